@@ -297,10 +297,10 @@ def attend_by_flex(
     """
     if ahead is not None:
         is_ahead = ahead[2].expand(q.shape[0], -1, -1, -1)
-        seen = (~is_ahead, is_ahead) if allowed is None else (allowed & ~is_ahead, allowed & is_ahead)
+        masks = (~is_ahead, is_ahead) if allowed is None else (allowed & ~is_ahead, allowed & is_ahead)
         request = AuxRequest(lse=True)
-        other_outputs, other_sums = _flex(q, k, values, bias, seen[0], scale, request)
-        ahead_outputs, ahead_sums = _flex(ahead[0], ahead[1], values, bias, seen[1], scale, request)
+        other_outputs, other_sums = _flex(q, k, values, bias, masks[0], scale, request)
+        ahead_outputs, ahead_sums = _flex(ahead[0], ahead[1], values, bias, masks[1], scale, request)
         share = torch.sigmoid(other_sums.lse - ahead_sums.lse)[..., None].to(values.dtype)
         return share * other_outputs + (1 - share) * ahead_outputs
     return _flex(q, k, values, bias, allowed, scale, None)  # type: ignore[no-any-return]

@@ -40,13 +40,13 @@ class InputConvolution(nn.Module):
         attention_mask, document_ids: (b, n), as of `Encoder.forward`, or None. allowed_mask: (b, 1, n, n), True at the
         neighbours that a token may look at, or None.
         """
-        seen = x if attention_mask is None else x * attention_mask[..., None].to(x.dtype)
+        inputs = x if attention_mask is None else x * attention_mask[..., None].to(x.dtype)
         half = self.weight.shape[1] // 2
         if document_ids is None and allowed_mask is None:
             taps = self.weight[:, None]
-            return x + F.conv1d(seen.mT, taps, self.bias, padding=half, groups=len(taps)).mT
+            return x + F.conv1d(inputs.mT, taps, self.bias, padding=half, groups=len(taps)).mT
         n = x.shape[1]
-        padded = F.pad(seen, (0, 0, half, half))
+        padded = F.pad(inputs, (0, 0, half, half))
         # No document has number -2; padding has -1.
         documents = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)
         columns = None if allowed_mask is None else F.pad(allowed_mask[:, 0], (half, half))

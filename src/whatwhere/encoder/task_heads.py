@@ -284,11 +284,11 @@ class EncoderForMultipleChoice(EncoderWithHead):
             labels: (b,), the number of the right choice, -100 for none; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        given = input_ids if input_ids is not None else inputs_embeds
-        if given is None or given.dim() < 3:
-            seen = None if given is None else tuple(given.shape)
-            raise ValueError(f"input_ids must have shape (batch, choices, tokens); got {seen}.")
-        choices = given.shape[1]
+        model_input = input_ids if input_ids is not None else inputs_embeds
+        if model_input is None or model_input.dim() < 3:
+            shape = None if model_input is None else tuple(model_input.shape)
+            raise ValueError(f"input_ids must have shape (batch, choices, tokens); got {shape}.")
+        choices = model_input.shape[1]
         by_choice = (input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
         inputs = [None if x is None else x.flatten(0, 1) for x in by_choice]
         for name in ("special_tokens_mask", "token_type_ids"):

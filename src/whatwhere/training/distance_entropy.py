@@ -87,9 +87,9 @@ def penalize_entropy(model: EncoderForMaskedLM, weight: float) -> Iterator[None]
         if model.training:
             blocks.append((terms, allowed))
 
-    def add(module: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any], output: Any) -> None:
+    def add(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
         if model.training:
-            queries = given.get("attention_mask")
+            queries = keywords.get("attention_mask")
             output.loss = (
                 output.loss + weight * torch.stack([entropy_penalty(*block, queries) for block in blocks]).sum()
             )
