@@ -64,7 +64,7 @@ class Tally:
         self._key = np.dtype(np.uint32 if rows * vocab_size < 2**32 else np.uint64)
         self._row_starts = np.arange(rows + 1, dtype=self._key) * self._key.type(vocab_size)
         self._keys: list[np.ndarray] = []
-        self._held = 0
+        self._key_count = 0
         self._sums: list[csr_array | StoredCounts] = []
 
     def add(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray | int = 0) -> None:
@@ -84,8 +84,8 @@ class Tally:
             end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _CHUNK, side="right")) - 1)
             keys = self._keys_of(ids[starts[begin] : starts[end]], starts[begin : end + 1], groups[begin:end])
             self._keys.append(keys)
-            self._held += len(keys)
-            if self._held >= _CHUNK:
+            self._key_count += len(keys)
+            if self._key_count >= _CHUNK:
                 self._flush()
             begin = end
 
@@ -131,7 +131,7 @@ class Tally:
         return row.astype(self._key) * self._key.type(self.vocab_size) + ids.astype(self._key)
 
     def _flush(self) -> None:
-        if self._held:
+        if self._key_count:
             keys = np.sort(np.concatenate(self._keys))
             first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
             values = np.diff(first, append=len(keys))
@@ -141,7 +141,7 @@ class Tally:
             shape = len(self._row_starts) - 1, self.vocab_size
             self.add_counts(csr_array((values, columns, indptr.astype(np.int32)), shape=shape))
         self._keys = []
-        self._held = 0
+        self._key_count = 0
 
 
 class StoredCounts:

@@ -231,10 +231,10 @@ def _embedding(b: np.ndarray, dist: np.ndarray, dims: int | None, above: float) 
             "All positions have the same distribution, or differ by chance alone: there is nothing to scale. Count "
             "more text."
         )
-    asked = rank if dims is None else _checked_dims(dims)
-    r = min(asked, rank)
+    dimensions = rank if dims is None else _checked_dims(dims)
+    r = min(dimensions, rank)
     coords = _signed(vectors[:, :r] * np.sqrt(values[:r]))
-    return MDS(coords, values.copy(), rank, stress_of_distances(distances(coords), dist), _note(asked, rank))
+    return MDS(coords, values.copy(), rank, stress_of_distances(distances(coords), dist), _note(dimensions, rank))
 
 
 def _rounding(n: int, largest: float) -> float:
@@ -242,9 +242,9 @@ def _rounding(n: int, largest: float) -> float:
     return 8 * n * np.finfo(float).eps * max(float(largest), 0.0)
 
 
-def _note(asked: int, rank: int) -> str:
-    note = f"{asked} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
-    return note if asked > rank else ""
+def _note(dimensions: int, rank: int) -> str:
+    note = f"{dimensions} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
+    return note if dimensions > rank else ""
 
 
 def _signed(coords: np.ndarray) -> np.ndarray:

@@ -134,8 +134,8 @@ def extend(
         )
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
-        kept = "its table counts places in a segment" if config.get("bilevel") else "it has no table of positions"
-        unchanged = f"{scheme} needs no change to read texts of any length: {kept}."
+        cause = "its table counts places in a segment" if config.get("bilevel") else "it has no table of positions"
+        unchanged = f"{scheme} needs no change to read texts of any length: {cause}."
         return {"out": None, "reason": unchanged + scaled}
     if window is not None and not ours:
         raise ValueError(

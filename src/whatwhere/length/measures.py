@@ -76,8 +76,8 @@ def token_losses(model: Any, windows: ChosenWindows, hidden: np.ndarray, mask_id
                 (hide,) = rows_on(device, rows, hidden == number)
                 labels = tensors["input_ids"].masked_fill(~hide, -100)
                 tensors["input_ids"] = tensors["input_ids"].masked_fill(hide, mask_id)
-                given = {"labels": labels, "targets_only": True} if ours else {}
-                logits = model(**tensors, **given).logits
+                options = {"labels": labels, "targets_only": True} if ours else {}
+                logits = model(**tensors, **options).logits
                 logits = logits if ours else logits[hide]
                 losses = F.cross_entropy(logits.float(), labels[hide], reduction="none")
                 place = np.nonzero(hidden[rows] == number)

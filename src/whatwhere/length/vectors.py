@@ -20,14 +20,14 @@ BEGINNING = "beginning"  # the original, which reads the first piece alone
 @torch.inference_mode()
 def vectors_of(model: Any, rows: np.ndarray) -> np.ndarray:
     """Compute the mean vector (m, width) of each row of token ids (m, n), special tokens included."""
-    found = []
+    batch_vectors = []
     step = max(1, BATCH_TOKENS // rows.shape[1])
     with evaluating(model):
         for at in range(0, len(rows), step):
             ids = torch.from_numpy(rows[at : at + step]).to(device_of(model))
             states = model(input_ids=ids).last_hidden_state
-            found.append(pooled(states, torch.ones_like(ids), "mean").double().cpu().numpy())
-    return np.concatenate(found)
+            batch_vectors.append(pooled(states, torch.ones_like(ids), "mean").double().cpu().numpy())
+    return np.concatenate(batch_vectors)
 
 
 def vectors_in_pieces(model: Any, texts: np.ndarray, ends: tuple[int, int], most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,13 +77,13 @@ def vector_records(
     ways = {PIECES: whole, BEGINNING: first, method: vectors_of(copy, framed(ids[:, :half], ends))}
     units = {way: _normalised(vectors) for way, vectors in ways.items()}
     gallery = _normalised(others)
-    found = {way: ((u @ gallery.T).argmax(1) == np.arange(len(u))).astype(float) for way, u in units.items()}
+    hits_by_way = {way: ((u @ gallery.T).argmax(1) == np.arange(len(u))).astype(float) for way, u in units.items()}
     between = units[PIECES] @ units[PIECES].T
     np.fill_diagonal(between, np.nan)
     values = {("length.cosine", way): np.sum(u * units[PIECES], axis=1) for way, u in units.items() if way != PIECES}
     values["length.cosine", "other"] = np.nanmean(between, axis=1)
-    values |= {("length.found", way): hits for way, hits in found.items()}
-    values |= {("length.lost", way): found[PIECES] - hits for way, hits in found.items() if way != PIECES}
+    values |= {("length.found", way): hits for way, hits in hits_by_way.items()}
+    values |= {("length.lost", way): hits_by_way[PIECES] - hits for way, hits in hits_by_way.items() if way != PIECES}
     records = []
     for (metric, way), of_texts in values.items():
         mean, low, high = document_mean(of_texts, document_numbers=texts.document_numbers())
