@@ -103,7 +103,7 @@ def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
     return model.eval()
 
 
-def _own(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
+def _subtract_children(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
     """Yield the operations of each module, less the operations of the modules below it."""
     for path, total in counts.items():
         below = [other for other in counts if other.startswith(path + ".")]
@@ -148,7 +148,7 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
     counts = {
         path: float(sum(numbers.values())) for path, numbers in counter.get_flop_counts().items() if path != "Global"
     }
-    for path, count in _own(counts):
+    for path, count in _subtract_children(counts):
         operations[_part(path)] += count / length
     operations["vocabulary_head"] *= labelled
     return Costs(parameters, operations, length, labelled, terms)
@@ -499,5 +499,5 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    kept = [json.dumps({"size": size, **row}, ensure_ascii=False) for size in SIZES for row in preset_rows(size)]
-    write_text(KEPT, "\n".join(kept) + "\n")
+    lines = [json.dumps({"size": size, **row}, ensure_ascii=False) for size in SIZES for row in preset_rows(size)]
+    write_text(KEPT, "\n".join(lines) + "\n")

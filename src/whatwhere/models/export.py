@@ -206,17 +206,19 @@ def _check_texts(predictor: Predictor, folder: Path) -> None:
         if len(encoded.ids) > predictor.longest and count > 1:
             return
         rows = {"input_ids": encoded.ids, "attention_mask": [1] * len(encoded.ids), "token_type_ids": encoded.type_ids}
-        given = {each.name: np.array([rows[each.name]], np.int64) for each in session.get_inputs()}
-        (actual,) = session.run(None, given)
+        inputs = {entry.name: np.array([rows[entry.name]], np.int64) for entry in session.get_inputs()}
+        (actual,) = session.run(None, inputs)
         (expected,) = predictor([text], top=1)
         if predictor.what == "labels":
-            label, said = next(iter(expected.items()))
-            difference = abs(predictor.labels(torch.from_numpy(actual).double(), len(actual[0]))[0][label] - said)
+            label, probability = next(iter(expected.items()))
+            difference = abs(
+                predictor.labels(torch.from_numpy(actual).double(), len(actual[0]))[0][label] - probability
+            )
         elif predictor.what == "words":
             place = encoded.ids.index(predictor.tokenizer.mask_token_id)
             ((likeliest,),) = expected
-            said = likeliest["probability"]
-            difference = abs(predictor.likeliest(torch.from_numpy(actual[0, place]), 1)[0]["probability"] - said)
+            probability = likeliest["probability"]
+            difference = abs(predictor.likeliest(torch.from_numpy(actual[0, place]), 1)[0]["probability"] - probability)
         else:
             difference = float(np.abs(actual[0] - expected).max() / np.abs(expected).max())
         if not difference <= OF_TEXTS:

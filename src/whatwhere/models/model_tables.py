@@ -94,8 +94,8 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
     if not _numbers_positions(config):
         scheme = config.preset or "unnamed"
         advice = "Try a dstg or ap model."
-        kept = "has rows for places in a segment" if config.bilevel else "keeps no position in one"
-        raise ValueError(f"No position table in {folder}: its scheme, {scheme}, {kept}. {advice}")
+        problem = "has rows for places in a segment" if config.bilevel else "keeps no position in one"
+        raise ValueError(f"No position table in {folder}: its scheme, {scheme}, {problem}. {advice}")
     parts = {key.rpartition(_OWN)[2]: read_tensor(path, key) for key, path in tensors.items() if _OWN in key}
     module = PositionTable(config)
     try:

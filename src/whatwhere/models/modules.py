@@ -142,8 +142,8 @@ def vector_parts(source: str) -> tuple[VectorParts | None, str]:
     check_inside(listed, [str(entry.get("path", "")) for entry in entries])
     try:
         return _parts(source, entries), ""
-    except _Unfollowed as asked:
-        return None, f"The {MODULES} of {source} asks for {asked}, which is not followed: these are plain means."
+    except _Unfollowed as part:
+        return None, f"The {MODULES} of {source} asks for {part}, which is not followed: these are plain means."
 
 
 def _parts(source: str, entries: list[dict[str, Any]]) -> VectorParts:
@@ -154,7 +154,7 @@ def _parts(source: str, entries: list[dict[str, Any]]) -> VectorParts:
     settings = _object(source, "", _SETTINGS)
     name = settings.get("default_prompt_name")
     prompt = str((settings.get("prompts") or {}).get(name) or "") if name is not None else ""
-    about = next((found for file in TRANSFORMER_FILES if (found := _object(source, paths[0], file))), {})
+    about = next((values for file in TRANSFORMER_FILES if (values := _object(source, paths[0], file))), {})
     length = _length(about)
     if length is not None and (not isinstance(length, int) or length < 1):
         raise ValueError(f"max_seq_length of {source} is {str(length)[:40]!r}, no number of tokens. {COPY}")

@@ -92,8 +92,8 @@ class OpenModel:
         Its tokenizer must give them and its class take them, which a DistilBERT with BERT's tokenizer does not.
         """
         has_types = "token_type_ids" in self.tokenizer.model_input_names
-        taken = "token_type_ids" in signature(self.model.forward).parameters
-        return has_types and taken and self.config.model_type != EncoderConfig.model_type
+        accepts_types = "token_type_ids" in signature(self.model.forward).parameters
+        return has_types and accepts_types and self.config.model_type != EncoderConfig.model_type
 
     def cap_length(self, length: int) -> int:
         """Return the smaller of `length` and the most tokens that the model reads."""
@@ -286,8 +286,8 @@ def _read_config(name: str, local: bool) -> Any:
 
 def _check_head_name(head: str | None) -> None:
     if head not in HEADS:
-        known = ", ".join(repr(each) for each in HEADS)
-        hint = suggest_name(str(head), [each for each in HEADS if each])
+        known = ", ".join(repr(name) for name in HEADS)
+        hint = suggest_name(str(head), [name for name in HEADS if name])
         raise ValueError(f"Unknown head {str(head)[:60]!r}.{hint} Heads: {known}.")
 
 

@@ -197,11 +197,11 @@ class Predictor:
             advice = "Leave such rows out where they should give nothing."
             print(f"No token in text {empty[0]:,}{others}: {done}. {advice}", file=sys.stderr)
         if long := self._longer(texts, pairs):
-            seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
+            remark = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
             done = "they are read in windows" if pairs is None else "they are cut"
             if cuts:
                 done = f"they are cut, as its {MODULES} says (--length N reads them in windows)"
-            print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
+            print(f"{remark} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
 
     def _longer(self, texts: Sequence[str], pairs: Sequence[str] | None) -> int:
         """Count the texts (or pairs) that are longer than the model reads at once."""
