@@ -175,7 +175,7 @@ def next_line(*words: str) -> str:
     return f"\nNext: whatwhere {shlex.join(words)}"
 
 
-def given(context: typer.Context, kind: type[StrictConfig]) -> dict[str, Any]:
+def keys_of_command(context: typer.Context, kind: type[StrictConfig]) -> dict[str, Any]:
     """Return the keys of a configuration that stand on the command line; a parameter has the name of its key."""
     sources = {key: context.get_parameter_source(key) for key in context.params if key in kind.model_fields}
     return {
@@ -199,7 +199,7 @@ def check_early(
     Raises:
         ValueError: as `configured`.
     """
-    values = kind.merge_values(path, settings or (), **given(context, kind))
+    values = kind.merge_values(path, settings or (), **keys_of_command(context, kind))
     kind.check_values(values, _flags(context, kind), path, settings or ())
     if not (Path(context.params["out"]) / f"{context.info_name}.yaml").is_file():
         kind.check_existence(values)
@@ -220,7 +220,7 @@ def check_model(model: str, scheme: str | None, corpus: str | None = None) -> No
 
 def _flags(context: typer.Context, kind: type[StrictConfig]) -> dict[str, str]:
     """Return the options that keys of a configuration were given by."""
-    keys = given(context, kind)
+    keys = keys_of_command(context, kind)
     return {param.name: param.opts[0] for param in context.command.params if param.name in keys}
 
 
@@ -242,7 +242,7 @@ def configured(
     from ..training.scheme_settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
-    merged = kind.merge_values(path, settings or (), **{**given(context, kind), **values})
+    merged = kind.merge_values(path, settings or (), **{**keys_of_command(context, kind), **values})
     use_scheme(merged.get("scheme"))
     for parameter in context.command.params:
         name = parameter.name or ""

@@ -200,12 +200,12 @@ def explain(
                 check_preset(name, context.params["size"] or "tiny")
     from ..models.explain import as_text, side_by_side, stops
 
-    found = [_facts_of(context, one, settings) for one in what]
-    if len(found) == 1:
-        emit(found[0], as_json, as_text(found[0]))
+    encoders = [_facts_of(context, one, settings) for one in what]
+    if len(encoders) == 1:
+        emit(encoders[0], as_json, as_text(encoders[0]))
     else:
-        emit({"encoders": found}, as_json, side_by_side(*found))
-    for facts in found:
+        emit({"encoders": encoders}, as_json, side_by_side(*encoders))
+    for facts in encoders:
         if bad := (facts["trial"] or {}).get("not_finite"):
             raise ValueError(stops(facts["preset"], bad, str(context.params["scheme"] or "its scheme")))
 

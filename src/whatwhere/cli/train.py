@@ -24,7 +24,7 @@ from .options import (
     check_model,
     configured,
     emit,
-    given,
+    keys_of_command,
     next_line,
     report_line,
     verb,
@@ -49,7 +49,7 @@ def _settings_file(
     if config is not None or not (out / name).is_file():
         return config
     keys = {setting.partition("=")[0].partition(".")[0] for setting in context.params["settings"] or ()}
-    keys |= set(given(context, kind))
+    keys |= set(keys_of_command(context, kind))
     arguments = {param.name for param in context.command.params if param.param_type_name == "argument"}
     if keys - {*kind.CHANGEABLE_KEYS, "seeds", "scheme"} - arguments:
         return None
@@ -137,7 +137,7 @@ def windows(
 
     if (kind := RunFolder.at(out).kind) and not (out / "corpus").is_dir():
         raise ValueError(f"{out} holds a {kind} run; windows belong to a run to come. Give another --out.")
-    merged = CorpusConfig.merge_values(config, settings or (), **given(context, CorpusConfig))
+    merged = CorpusConfig.merge_values(config, settings or (), **keys_of_command(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})
     with connect(on, out / "corpus") as cluster:

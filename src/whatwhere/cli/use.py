@@ -157,7 +157,7 @@ def _texts(
         if files.remark:  # of files in a folder that are passed over
             print(files.remark, file=sys.stderr)
         texts = list(files.rows())
-    if any(each.strip() for each in texts):
+    if any(row.strip() for row in texts):
         check_utf8(texts, str(file or "stdin"))
         return texts, None
     if file is not None:

@@ -158,7 +158,7 @@ def _wait_for_worker(client: Any, address: str) -> None:
     """Wait until the scheduler of a `distributed.Client` has a worker, and print a line if it has none now."""
     if not any(worker["status"] == "running" for worker in workers_of(client).values()):
         print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
-        _asked = client.submit(int, pure=False)  # a cluster that adapts starts workers where a job waits, else none
+        _job = client.submit(int, pure=False)  # a cluster that adapts starts workers where a job waits, else none
     client.wait_for_workers(1)
 
 

@@ -248,13 +248,13 @@ def parse_yaml(text: str) -> Any:
 
 def _repeated_key(root: yaml.Node | None) -> str:
     """Return a sentence on the first key that a mapping below a node repeats; "" if none does."""
-    seen = set[int]()
+    node_ids = set[int]()
     nodes = [root] if root is not None else []
     while nodes:
         node = nodes.pop()
-        if id(node) in seen:  # an alias, perhaps inside its own node
+        if id(node) in node_ids:  # an alias, perhaps inside its own node
             continue
-        seen.add(id(node))
+        node_ids.add(id(node))
         if isinstance(node, yaml.MappingNode):
             keys = set[tuple[str, str]]()  # 1 and "1" are two
             for key, value in node.value:

@@ -267,15 +267,15 @@ class StrictConfig(BaseModel):
             ValueError: the file is missing, damaged or of another version.
         """
         saved = self.load_verified(run, name)
-        given = self.given_keys()
+        user_keys = self.given_keys()
         keys_to_take = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()
         # Keys that the user gave are refused before default ones.
-        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in given):
+        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in user_keys):
             if key in keys_to_take or _plain(before[key]) == _plain(value):
                 continue
             if not self.has_same_content(key, run.path):
-                default = "" if key in given else " (default)"
+                default = "" if key in user_keys else " (default)"
                 hint = ""
                 if self.RESUME_ARGUMENTS:
                     words = {"out": run.path, **before}

@@ -36,7 +36,7 @@ class ShardPool:
         self.cluster = cluster
         self.children = (cores() if workers is None else workers) - 1
         self.processes: Processes | None = None
-        self.here = ThisProcess()
+        self.this_process = ThisProcess()
         self.numbers = count()  # of jobs
         self.amount_read: Callable[[], tuple[int, float | None]] = lambda: (0, None)  # set by `map`
         self.sent: list[Future[Any]] = []  # to the further processes, which they have not finished
@@ -72,14 +72,14 @@ class ShardPool:
                 result = future.result()
             except BrokenProcessPool:  # a process was killed, or could not start: go on without
                 self.children = 0
-                result = self.here.submit(job, number).result()
+                result = self.this_process.submit(job, number).result()
             yield result
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
         """Hand a shard to the further processes where they are worth it and have few waiting, else do it here."""
         self.sent = [future for future in self.sent if not future.done()]
         if len(self.sent) >= 2 * self.children or not self.needs_processes(*self.amount_read()):
-            return self.here.submit(job, number)
+            return self.this_process.submit(job, number)
         future = self.submit_to_process(job, number)
         self.sent.append(future)
         return future

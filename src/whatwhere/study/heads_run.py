@@ -186,8 +186,8 @@ def run_heads(
 
 def _options_of(config: HeadsConfig) -> list[str]:
     """Return the options of `whatwhere heads` that give these settings."""
-    given = config.model_dump(exclude={"model"}, exclude_defaults=True)
-    return [word for key, value in given.items() for word in (f"--{key}", str(value))]
+    settings = config.model_dump(exclude={"model"}, exclude_defaults=True)
+    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
 
 
 def heads_text(result: dict[str, Any]) -> str:
