@@ -34,11 +34,18 @@ def name_of(path: Path) -> str:
 
 
 def packed(tree: ast.AST) -> Iterator[ast.Assign]:
-    """Yield assignments of several values to several names, but for swaps, whose values read their targets."""
+    """Yield chained assignments (`a = b = 0`), and those of several values to several names.
+
+    Swaps, whose values read their targets, are one statement.
+    """
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+        if not isinstance(node, ast.Assign):
             continue
-        if isinstance(node.value, ast.Tuple) and not any(isinstance(v, ast.Starred) for v in node.value.elts):
+        if len(node.targets) > 1:
+            yield node
+        elif not isinstance(node.targets[0], ast.Tuple):
+            continue
+        elif isinstance(node.value, ast.Tuple) and not any(isinstance(v, ast.Starred) for v in node.value.elts):
             targets = {ast.unparse(target) for target in node.targets[0].elts}
             read = {
                 ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Name | ast.Attribute | ast.Subscript)
@@ -49,6 +56,7 @@ def packed(tree: ast.AST) -> Iterator[ast.Assign]:
 
 PHRASES = re.compile(r"\b(that|those)\s+of\b|\bso many\b|\bas it is\b")
 PACKED = (ast.Tuple, ast.List, ast.IfExp, ast.BoolOp)
+PACKED_KEYS = (ast.Dict, ast.IfExp, ast.BoolOp)
 
 
 def nested(tree: ast.AST) -> Iterator[ast.IfExp]:
@@ -58,16 +66,19 @@ def nested(tree: ast.AST) -> Iterator[ast.IfExp]:
             yield node
 
 
-def spread(tree: ast.AST) -> Iterator[ast.Starred]:
-    """Yield what is unpacked where it stands inside code: `*("a", "b")`, `*(a if there else ())`, `*(a or ())`.
+def spread(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield what is unpacked where it stands inside code: `*("a", "b")`, `*(a if there else ())`, `**(a or {})`.
 
-    The tables of words at the top of a file may be several such rows.
+    The tables of words at the top of a file may be several such rows. `**` is looked at inside dicts, not in calls.
     """
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 if isinstance(node, ast.Starred) and isinstance(node.value, PACKED):
                     yield node
+                if isinstance(node, ast.Dict):
+                    unpacked = [value for key, value in zip(node.keys, node.values, strict=True) if key is None]
+                    yield from (value for value in unpacked if isinstance(value, PACKED_KEYS))
 
 
 def first_lines(tree: ast.Module, shown: bool = False) -> Iterator[tuple[str, str, bool]]:
@@ -119,8 +130,11 @@ def documented_below(owner: ast.ClassDef, method: str, classes: dict[str, ast.Cl
 
 
 def test_what_packs_is_seen():
-    tree = ast.parse("a, b = 1, 2\na, b = b, a\nx = 1 if p else (2 if q else 3)\ndef f():\n    return [*('a', 'b')]")
-    assert [len(list(kind(tree))) for kind in (packed, nested, spread)] == [1, 1, 1]
+    code = "a, b = 1, 2\na, b = b, a\na = b, c = 1, 2\nlast = other = 1, 2\nself.b, self.h = b, h = q.shape[:2]\n"
+    code += "x = 1 if p else (2 if q else 3)\nTABLE = {**{'a': 1}}\n"
+    code += "def f():\n    return [*('a', 'b')], {**{'a': 1}, **more}, {**(more or {})}, {**(more if more else {})}\n"
+    tree = ast.parse(code)
+    assert [len(list(kind(tree))) for kind in (packed, nested, spread)] == [4, 1, 4]
 
 
 def test_a_line_holds_one_statement():

@@ -13,7 +13,10 @@ from .record_context import RecordContext
 
 # Stages, in their order: analyses of every model of a study; of a model and windows, in a study or in
 # `whatwhere heads`, those with a reader in one pass; of a training: its beginning, its checkpoints, its corpus.
-STAGES = ALWAYS, OF_WINDOWS, TRAINING = "always", "of windows", "training"
+ALWAYS = "always"
+OF_WINDOWS = "of windows"
+TRAINING = "training"
+STAGES = (ALWAYS, OF_WINDOWS, TRAINING)
 CONTROLS = 200  # windows that the untrained model reads
 SCORED = 16  # windows over which the spread of the scores is measured
 

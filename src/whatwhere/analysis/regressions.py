@@ -154,7 +154,8 @@ def _regression_sums(
     # (window, its states in the reference): the last one seen, and the last one of another document than that.
     first_other = order[np.flatnonzero(which[order] != which[order[0]])[:1]]
     ((_, states_of_other),) = hidden_states(reference_model, windows, first_other)
-    last = other = int(first_other[0]), [as_numpy(h)[0] for h in states_of_other]
+    other = (int(first_other[0]), [as_numpy(h)[0] for h in states_of_other])
+    last = other
     for states in zip(*passes, strict=True):
         indices = states[0][0]
         hidden = dict(zip(running, (h for _, h in states), strict=True))

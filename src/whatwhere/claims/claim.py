@@ -25,7 +25,10 @@ EMPIRICAL = "empirical"
 CORPUS = "corpus"
 ANALYTIC = "analytic"
 # Origin of a claim: the number that its rule meets, a sentence of the paper, or a rule of our own.
-ORIGINS = NUMBER, SENTENCE, OURS = "printed number", "printed sentence", "rule of our own"
+NUMBER = "printed number"
+SENTENCE = "printed sentence"
+OURS = "rule of our own"
+ORIGINS = (NUMBER, SENTENCE, OURS)
 
 # Words of the papers as numbers, equal in all claims; conditions that a run must meet are in `gates`.
 KEPT = 0.75  # "preserves": at least this share of the earlier R²

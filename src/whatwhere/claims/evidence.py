@@ -49,7 +49,8 @@ class Evidence:
             self.seeds = [*sorted(seed for seed in drawn if seed is not None)] or [None]
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
-        self.note = self.over = ""
+        self.note = ""
+        self.over = ""
         self.read: dict[Record, None] = {}
 
     def untrained(self) -> "Evidence":

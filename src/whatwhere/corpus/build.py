@@ -316,7 +316,8 @@ def _build(
 ) -> list[dict[str, Any]]:
     """Build the shards that are not finished yet; return the descriptions of all of them, in order."""
     done: dict[int, dict[str, Any]] = {}
-    read = built = 0
+    read = 0
+    built = 0
     with progress_bar("windows", progress) as advance:
 
         def take(description: dict[str, Any]) -> None:

@@ -132,7 +132,8 @@ def count_source(
     job = CountJob(len(tokenizer), positions, special_ids, align, groups, sha, keys)
     job.tally()  # which refuses an option out of range before anything is read
     parts: list[PartialCounts] = []
-    read = done = 0
+    read = 0
+    done = 0
     place: AbstractContextManager[str | Path]
     if keep is not None:
         place = temporary_folder(keep)  # beside it, in the folder of a run, which sweeps what a killed command left

@@ -163,7 +163,8 @@ def _frame(pieces: list[Tokens], cls_id: int, sep_id: int) -> tuple[np.ndarray, 
     ids = np.empty(starts[-1], np.uint32)
     marks = np.full(starts[-1], SPECIAL, np.uint8)
     inside = np.ones(starts[-1], bool)
-    inside[starts[:-1]] = inside[starts[1:] - 1] = False
+    inside[starts[:-1]] = False
+    inside[starts[1:] - 1] = False
     ids[starts[:-1]] = cls_id
     ids[starts[1:] - 1] = sep_id
     if pieces:

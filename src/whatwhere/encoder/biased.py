@@ -122,7 +122,10 @@ class _TiledWeights:
         # A weight is dropped where a random number of LEVELS is below this one.
         self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
         self.kept_share = 1 - self.dropped_levels / LEVELS
-        self.b, self.h, self.n = b, h, n = q.shape[:3]
+        b, h, n = q.shape[:3]
+        self.b = b
+        self.h = h
+        self.n = n
         self.dtype = torch.promote_types(q.dtype, torch.float32)
         if special_values is None:
             self.kinds = q.new_zeros(1, n, dtype=torch.long)
@@ -370,7 +373,9 @@ class _Gradients:
         """Add what the tiles of one group of `_TiledWeights.groups` give; d_out: gradient of the outputs."""
         work = self.work
         shared_bias = work.shared_bias(group[0]) if self.saved_weights is None else None
-        d_by_distance = d_shared = None  # gradient of the bias that the group shares, by distance and by pair
+        # Gradient of the bias that the group shares, by distance and by pair.
+        d_by_distance = None
+        d_shared = None
         if self.sums is not None:
             d_by_distance, d_shared = work.skewed_views(self.sums, group[0])
             d_by_distance.zero_()

@@ -247,7 +247,9 @@ class UntiedPositions(nn.Module):
         self.heads = config.num_attention_heads
         self.scale = config.score_scale
         self.reset = config.reset != "none"
-        self.free = self.theta = self.cls = None
+        self.free = None
+        self.theta = None
+        self.cls = None
         if config.untied == "free":
             rows = config.max_position_embeddings
             self.free = nn.Parameter(torch.zeros(self.heads, rows, rows))

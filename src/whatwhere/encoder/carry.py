@@ -147,7 +147,8 @@ class CarriedModel(PreTrainedModel):
             ValueError: a scheme cannot be carried (see `relative_imports`).
         """
         # transformers sets `_auto_class` when it opens a carried copy, and would then save this class's file alone.
-        type(self)._auto_class = type(self.config)._auto_class = None
+        type(self)._auto_class = None
+        type(self.config)._auto_class = None
         if code:
             if kwargs.get("is_main_process", True):
                 carry(save_directory, list(scheme_files(self.config).values()))

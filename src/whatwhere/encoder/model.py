@@ -224,7 +224,8 @@ class Encoder(EncoderPreTrainedModel):
             places, positions_or_segments = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
             table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            table_rows = positions_or_segments = self._positions(input_ids, attention_mask, position_ids)
+            positions_or_segments = self._positions(input_ids, attention_mask, position_ids)
+            table_rows = positions_or_segments
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
         term_positions = positions_or_segments

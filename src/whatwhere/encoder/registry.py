@@ -123,7 +123,8 @@ def register_preset(name: str, base: str | None, source: str, **fields: Any) -> 
             f"Preset {name!r} is derived from {base!r}, which is not registered (yet).{hint} "
             "Register a base before what derives from it; presets cannot form a circle."
         )
-    PRESETS[name] = {**(PRESETS[base] if base else {}), **fields}
+    inherited = PRESETS[base] if base else {}
+    PRESETS[name] = {**inherited, **fields}
     SOURCES[name] = source
 
 

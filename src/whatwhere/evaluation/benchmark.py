@@ -418,9 +418,8 @@ def _beside(
         base = predicted.get((*bases[name, untrained], part), {}) if (name, untrained) in bases else {}
         if both := sorted(set(of_seeds) & set(base), key=str):
             pairs = [(of_seeds[k], base[k]) for k in both]
-            drawn[name, untrained][part] = difference = paired(
-                scores[part], pairs, labels[part], strata.get(part), part
-            )
+            difference = paired(scores[part], pairs, labels[part], strata.get(part), part)
+            drawn[name, untrained][part] = difference
             context = RecordContext(name, None, "", 0 if untrained else None)
             records.append(context.record(metric, *bounded(difference), part=part, n=len(labels[part])))
     common = _common(drawn.values())

@@ -358,7 +358,8 @@ def squad_records(config: SquadConfig, out: Path) -> list[Record]:
     unanswerable: dict[str, np.ndarray] = {}
     of_task: dict[Trial, dict[str, float]] = defaultdict(dict)
     for trial, of_grid in by_seed(trials(config), out):
-        unanswerable[trial.task] = labels = of_grid[0].arrays["unanswerable"]
+        labels = of_grid[0].arrays["unanswerable"]
+        unanswerable[trial.task] = labels
         figures, scored = chosen(of_grid, labels, {"f1": _mean("f1"), "exact": _mean("exact")})
         best = max(of_grid, key=_best).arrays["predicted"][2]
         figures["best.exact"] = float(best["exact"].mean())

@@ -276,7 +276,8 @@ def _truncated(roots: Rows, dims: int) -> MDS:
     # Raw stress against the Hellinger distances, some rows of the matrices at a time.
     points = squared_norms(coords)
     norms = squared_norms(roots)
-    apart = total = 0.0
+    apart = 0.0
+    total = 0.0
     for at in range(0, n, _ROWS_AT_ONCE):
         rows = slice(at, at + _ROWS_AT_ONCE)
         d = np.sqrt(np.maximum(points[rows, None] + points - 2 * coords[rows] @ coords.T, 0))

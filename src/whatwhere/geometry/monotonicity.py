@@ -78,7 +78,8 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
         nearer = np.where(near < far, j, k)[counted]
         farther = np.where(near < far, k, j)[counted]
         return float(np.mean(dist[i[counted], nearer] > dist[i[counted], farther] + slack))
-    violated = triples = 0
+    violated = 0
+    triples = 0
     for i in range(n):
         lag = np.delete(np.abs(where - where[i]), i)
         d = np.delete(dist[i], i)

@@ -290,12 +290,13 @@ def classifier_card(config: Any, run: Mapping[str, Any], summary: Mapping[str, A
     columns = [f"`{run[key]}`" for key in ("text", "text_pair", "label") if run[key]]
     classes = [f"`{name}`" for name in summary["labels"]]
     steps = f"{summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} tokens each"
+    cut_rows = {"cut": cut} if (cut := rows_cut(summary, run["length"])) else {}
     training = {
         "start": "fresh weights" if run["from_scratch"] else f"the encoder `{corpus_name(run['start'])}`",
         "data": f"`{data}`, columns {', '.join(columns)}",
         "classes": ", ".join(classes[:20]) + (f" and {len(classes) - 20} more" if len(classes) > 20 else ""),
         "rows": f"{summary['rows']:,}; {steps}",
-        **({"cut": cut} if (cut := rows_cut(summary, run["length"])) else {}),
+        **cut_rows,
         "optimizer": _optimizer(run, summary),
         "speed": _speed(summary),
         "seed": summary["seed"],

@@ -110,12 +110,14 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
             tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
             tokenizer.enable_truncation(predictor.longest)
             tokenizer.save(str(folder / TOKENIZER))
+        parts = predictor.parts
+        prompt = {"prompt": parts.prompt} if parts is not None and parts.prompt else {}
         facts = {
             "what": predictor.what,
             "inputs": list(inputs),
             "output": output,
             "longest": longest,
-            **({"prompt": predictor.parts.prompt} if predictor.parts is not None and predictor.parts.prompt else {}),
+            **prompt,
             "largest_difference": _check(graph, predictor, folder / MODEL, longest),
         }
         _check_texts(predictor, folder)

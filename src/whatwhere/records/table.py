@@ -412,7 +412,8 @@ def summary(records: Iterable[Record]) -> Point | None:
         return Point(at, zeros, zeros, repeats(name) or "splits", n, trained, span, numbers)
     at, below, above = np.array([_alone(place) for place in places]).T
     if len(places) > 1 and not is_shared(name):
-        below = above = np.zeros(len(places))
+        below = np.zeros(len(places))
+        above = np.zeros(len(places))
     return Point(at[:, None], below, above, "", n, trained, span, numbers)
 
 

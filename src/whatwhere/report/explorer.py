@@ -230,7 +230,9 @@ def _describe(
         labels = {t: {"name": t, "label": _LABELS.get(t, t.replace("_", " "))} for t in terms}
         entry: dict[str, Any] = {
             "name": model.name if model.seed is None else f"{model.name}, seed {model.seed}",
-            **{"layers": shape[0], "heads": shape[1], "missing": model.missing},
+            "layers": shape[0],
+            "heads": shape[1],
+            "missing": model.missing,
             "terms": [label | {"colour": _COLOURS.get(t, "untied")} for t, label in labels.items()],
             "weights": [float(f"{w:.4g}") for w in weights_of(model.levels, groups)],
             "texts": [_text(text, index, chunks) for text in model.texts],

@@ -339,7 +339,8 @@ def load_run(folder: str | Path) -> Run:
     tables: Tables = {}
     for stem, place in places.items():
         if place:
-            tables[place[1], int(place[2])] = arrays_of_file = run.arrays[stem]
+            arrays_of_file = run.arrays[stem]
+            tables[place[1], int(place[2])] = arrays_of_file
             if wrong := [
                 name
                 for name, of in _TABLE.items()
@@ -388,6 +389,6 @@ def _spectra_run(run: Run, facts: dict[str, Any], folder: Path) -> Run:
         elif e.get("kind") == "positions":
             tables[place] = arrays
             # A table of another make has no preset of ours, whatever its name; what we know of presets is not said.
-            config = {"preset": "–", **(e.get("config") or {})}
-            models.append({"name": e["name"], "seed": e.get("seed"), "config": config})
+            config = e.get("config") or {}
+            models.append({"name": e["name"], "seed": e.get("seed"), "config": {"preset": "–", **config}})
     return replace(run, facts=facts | {"models": models}, tables=tables, words=words)

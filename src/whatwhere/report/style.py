@@ -194,16 +194,13 @@ def line_end_labels(
     placed = spread(pixels, LABEL_GAP, -6, plot_height + 6)
     look = {"xanchor": "left", "yanchor": "middle", "align": "left", "borderpad": 3}
     leader = {"showarrow": True, "arrowhead": 0, "arrowwidth": 1, "standoff": 7}
-    return [
-        {
-            **{"x": x, "y": y, "text": plain(text, LABEL_LIMIT), "name": model, "ay": at - want},
-            **({"axref": "x", "ax": right} if x < right else {"ax": 24}),
-            **{"font": {"size": TEXT_SIZE, "color": f"@ink-{colour}"}, "arrowcolor": f"@{colour}"},
-            **look,
-            **leader,
-        }
-        for (x, _, text, colour, model), y, want, at in zip(ends, heights, pixels, placed, strict=True)
-    ]
+    labels: list[dict[str, Any]] = []
+    for (x, _, text, colour, model), y, want, at in zip(ends, heights, pixels, placed, strict=True):
+        side = {"axref": "x", "ax": right} if x < right else {"ax": 24}
+        words = {"x": x, "y": y, "text": plain(text, LABEL_LIMIT), "name": model, "ay": at - want}
+        colours = {"font": {"size": TEXT_SIZE, "color": f"@ink-{colour}"}, "arrowcolor": f"@{colour}"}
+        labels.append({**words, **side, **colours, **look, **leader})
+    return labels
 
 
 def label_margin(texts: Sequence[str], extra: int = 34) -> int:

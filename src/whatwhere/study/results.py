@@ -81,7 +81,8 @@ def save_results(
     files.append(facts_file)
     settings = f"{run.kind}.yaml"
     current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
-    run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files, outcome={"unfinished": unfinished})
+    known = inputs or {}
+    run.mark_done(RESULTS, inputs={**known, **current}, files=files, outcome={"unfinished": unfinished})
     return write_report(run.path)
 
 

@@ -199,7 +199,8 @@ class GeometryConfig(GeometryKeys):
         for i, spec in enumerate(self.corpora):
             given_name, corpus = name_and_corpus(spec)
             source = open_source(corpus, self.field[i % len(self.field)], self.document)
-            name = base = given_name or source.name
+            base = given_name or source.name
+            name = base
             number = 2
             while name in sources:
                 name = f"{base}-{number}"

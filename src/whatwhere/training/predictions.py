@@ -42,9 +42,10 @@ def write_predictions(run: RunFolder, rows: LabelledTexts, names: list[str], pro
     best = probabilities.argmax(-1)
     predicted = [names[number] for number in best]
     of_labels = probabilities[np.arange(len(best)), [names.index(label) for label in rows.labels]]
+    pairs = {} if rows.pairs is None else {"text_pair": rows.pairs}
     columns = {
         "text": rows.texts,
-        **({} if rows.pairs is None else {"text_pair": rows.pairs}),
+        **pairs,
         "label": rows.labels,
         "predicted": predicted,
         "probability": probabilities[np.arange(len(best)), best].round(6),

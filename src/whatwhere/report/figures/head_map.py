@@ -230,7 +230,8 @@ def _triangle(run: Run, model: str) -> Panel:
     of, shares, loose = _of_all_terms(run, model)
     place = np.array([[share[at].value for share in shares] for at in of]).reshape(-1, 3) @ np.array(CORNERS)
     x, y = np.round(place, 4).T.tolist()
-    edge = {"width": [2 if out else 0.8 for out in loose], **({} if any(loose) else {"color": "@surface"})}
+    inside = {} if any(loose) else {"color": "@surface"}
+    edge = {"width": [2 if out else 0.8 for out in loose], **inside}
     rings = ["circle-open" if out else "circle" for out in loose]
     marker = shaded([layer for layer, _ in of], 1, depth, size=10, opacity=0.9, symbol=rings, line=edge)
     points = symbols(x, y, marker, hovertext=list(_hovers(run, model, of)), hoverinfo="text")
