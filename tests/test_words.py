@@ -81,6 +81,19 @@ def spread(tree: ast.AST) -> Iterator[ast.expr]:
                     yield from (value for value in unpacked if isinstance(value, PACKED_KEYS))
 
 
+def repeated(tree: ast.AST) -> Iterator[ast.BinOp]:
+    """Yield products of a text, `"s" * (n > 1)`, which hide a condition; `" " * indent` counts spaces."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            for side in (node.left, node.right):
+                is_text = isinstance(side, ast.Constant) and isinstance(side.value, str) and side.value != " "
+                if is_text or isinstance(side, ast.JoinedStr):
+                    yield node
+
+
+ONE_STATEMENT = (packed, nested, spread, repeated)
+
+
 def first_lines(tree: ast.Module, shown: bool = False) -> Iterator[tuple[str, str, bool]]:
     """Yield name, first line of the docstring, and whether it is a function, of everything public.
 
@@ -133,12 +146,13 @@ def test_what_packs_is_seen():
     code = "a, b = 1, 2\na, b = b, a\na = b, c = 1, 2\nlast = other = 1, 2\nself.b, self.h = b, h = q.shape[:2]\n"
     code += "x = 1 if p else (2 if q else 3)\nTABLE = {**{'a': 1}}\n"
     code += "def f():\n    return [*('a', 'b')], {**{'a': 1}, **more}, {**(more or {})}, {**(more if more else {})}\n"
+    code += "words = 's' * (n > 1) + more * f'{n}' + ' ' * indent\n"
     tree = ast.parse(code)
-    assert [len(list(kind(tree))) for kind in (packed, nested, spread)] == [4, 1, 4]
+    assert [len(list(kind(tree))) for kind in ONE_STATEMENT] == [4, 1, 4, 2]
 
 
 def test_a_line_holds_one_statement():
-    found = {path: [node for kind in (packed, nested, spread) for node in kind(tree)] for path, tree in TREES.items()}
+    found = {path: [node for kind in ONE_STATEMENT for node in kind(tree)] for path, tree in TREES.items()}
     assert [f"{name_of(path)}:{node.lineno}" for path, nodes in found.items() for node in nodes] == []
 
 

@@ -105,7 +105,7 @@ def _probe_text(records: list[Any], source: str) -> str:
     facts = {r.metric.removeprefix("probe."): int(r.value) for r in records if r.metric.startswith("probe.")}
     if facts["documents"] < FEW_DOCUMENTS:
         lines.append(f"Under {FEW_DOCUMENTS} documents an interval tells how random splits of them differ, no more.")
-    documents = f"{facts['documents']} document{'s' * (facts['documents'] != 1)}"
+    documents = f"{facts['documents']} document{'' if facts['documents'] == 1 else 's'}"
     read = f"read: {facts['windows']} windows of {facts['length']} tokens, of {documents} of {source}"
     return "\n".join([*lines, read])
 

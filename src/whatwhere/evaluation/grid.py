@@ -46,7 +46,7 @@ class GridConfig(GridKeys, EvaluationConfig):
         """Describe the recipe and its grid in words."""
         rates = f" at rates {', '.join(f'{rate:g}' for rate in self.rates)} × 768 / width" if self.rates else ""
         many = len(self.settings)
-        return f"the recipe `{self.recipe}`{rates}: {many} setting{'s' * (many > 1)}"
+        return f"the recipe `{self.recipe}`{rates}: {many} setting{'s' if many > 1 else ''}"
 
     def check_checkpoints(self) -> None:
         """Refuse steps at which a model has no checkpoint.

@@ -73,7 +73,8 @@ def _pairs(paths: list[Path], columns: tuple[str | int, ...], keep: str = "") ->
         for column, value in zip(pairs.values(), (one, two, similarity(score, place)), strict=True):
             column.append(value)
     if len(pairs["score"]) < 2:
-        raise ValueError(f"{paths[0]} has {len(pairs['score'])} pairs{f' of {keep}' * bool(keep)}. Bring a whole copy.")
+        of_kind = f" of {keep}" if keep else ""
+        raise ValueError(f"{paths[0]} has {len(pairs['score'])} pairs{of_kind}. Bring a whole copy.")
     return {"test": pairs}
 
 

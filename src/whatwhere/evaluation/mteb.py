@@ -220,7 +220,9 @@ def trials(config: MtebConfig) -> list[Trial]:
 
 def _tuned_folder(out: Path, trial: Trial) -> Path:
     """Return the folder of the model after SimCSE."""
-    name = trial.name.replace("/", "_") + f"-{UNTRAINED}" * trial.untrained
+    name = trial.name.replace("/", "_")
+    if trial.untrained:
+        name += f"-{UNTRAINED}"
     return out / "models" / name / f"seed-{trial.seed}"
 
 
@@ -407,9 +409,10 @@ def _notes(config: MtebConfig, _out: Path) -> list[str]:
         if left := [pooling for pooling in config.pooling if pooling not in poolings(config, source)]:
             notes.append(f"{name} has one stream, so it has no vectors pooled as {', '.join(left)}.")
     if config.contrastive:
+        seeds = "seeds" if config.seeds > 1 else "seed"
         notes.append(
             f"NAME+{SIMCSE} is the model after {config.steps:,} steps of unsupervised SimCSE of {SENTENCES} sentences "
-            f"({config.seeds} seed{'s' * (config.seeds > 1)}), on the first of the poolings that it has; dropout is "
+            f"({config.seeds} {seeds}), on the first of the poolings that it has; dropout is "
             f"{DROPOUT:g} in it where the model has none."
         )
     return notes

@@ -161,7 +161,7 @@ def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
             span = (at, at + len(form)) if at >= 0 else whole[1:]
             at = at + len(form) if at >= 0 else at
             if int(number) == whole[0]:
-                text = text + " " * space
+                text += " " if space else ""
                 whole = None
         values = dict(cells.split("=", 1) for cells in features.split("|") if "=" in cells)
         words.append(Word(form, tag, values, int(head) - 1, label.split(":")[0], *span))

@@ -241,7 +241,9 @@ def _nearest(table: np.ndarray, length: int) -> np.ndarray:
 
 def _image(table: np.ndarray, points: np.ndarray, length: int) -> np.ndarray:
     if points.ndim != 2 or len(points) < length or not np.isfinite(points[:length]).all():
-        shape = f"shape {points.shape}" + " with NaN or infinity" * (not np.isfinite(points).all())
+        shape = f"shape {points.shape}"
+        if not np.isfinite(points).all():
+            shape += " with NaN or infinity"
         raise ValueError(f"points has a row of finite numbers for each of {length} positions. Got {shape}.")
     known = np.column_stack([points[:length], np.ones(length)])
     return np.asarray(known @ lstsq(known[: len(table)], table)[0])

@@ -81,7 +81,9 @@ class ExtrapolationMethod:
     @property
     def name(self) -> str:
         """Name in records and files: METHOD-wWINDOW+ADAPT."""
-        return self.method + f"-w{self.window}" * bool(self.window) + f"+{self.adapt}" * (self.adapt != PLAIN)
+        window = f"-w{self.window}" if self.window else ""
+        adapted = "" if self.adapt == PLAIN else f"+{self.adapt}"
+        return f"{self.method}{window}{adapted}"
 
 
 class LengthConfig(LengthKeys, EvaluationConfig):
@@ -250,7 +252,7 @@ def _trials(config: LengthConfig) -> list[Trial]:
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted in ("network", "table"):
                 methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
-            methods_of_adapt = [ExtrapolationMethod(PIECES)] * (adapted == order[0])
+            methods_of_adapt = [ExtrapolationMethod(PIECES)] if adapted == order[0] else []
             methods_of_adapt += [
                 ExtrapolationMethod(m, window, adapted)
                 for window in config.windows
@@ -449,7 +451,8 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
     for name, facts in known.items():
         lacks = [method for method in config.methods if method not in facts.methods]
         lacks += [f"{part} to adapt" for part in config.adapt if part in ("network", "table") and not facts.table]
-        lacks += ["windows"] * (any(config.windows) and not facts.ours)
+        if any(config.windows) and not facts.ours:
+            lacks.append("windows")
         if lacks:
             notes.append(f"{name} has no {', no '.join(lacks)}: left out.")
     if config.adapt != [PLAIN]:

@@ -333,7 +333,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
         if dear in costs and costs[dear] > (1 + APART) * costs[cheap]:
             limits = _longest(run, cheap) == UNLIMITED != _longest(run, dear)
             less = f"{percent(1 - costs[cheap] / costs[dear], 0)} fewer operations than `{dear}`"
-            pieces.append(f"`{cheap}` needs {less}" + " and has no length limit" * limits)
+            pieces.append(f"`{cheap}` needs {less}{' and has no length limit' if limits else ''}")
     streams = [m for m in order if "position" in run.parts("r2.token", m)]
     positions = {m: p for m in streams if m not in run.weak_models and (p := _position_r2_of(run, m))}
     positions = {m: p for m, p in positions.items() if (worth := use(run.table, m)) is None or worth >= USED}
@@ -341,7 +341,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
     keepers = [f"`{m}` (R² {fixed(p.value, 2)})" for m, p in positions.items() if p.value >= READ]
     if keepers:
         only = "only " if len(keepers) < len(streams) else ""
-        pieces.append(f"{only}{listed(keepers)} keep{'s' * (len(keepers) == 1)} position in a stream of its own")
+        pieces.append(f"{only}{listed(keepers)} keep{'s' if len(keepers) == 1 else ''} position in a stream of its own")
     return "; ".join(pieces) + "."
 
 
@@ -356,7 +356,7 @@ def _losses(level: Sequence[str], finals: Mapping[str, Point], behind: Mapping[s
         return f"{names} cannot be told apart in held-out loss ({values} nats, {trainings})"
     if len(finals) == 1:
         return f"`{level[0]}` has a held-out loss of {values} nats"
-    once = ", one training each" * (finals[level[0]].seeds == 1 and bool(behind))
+    once = ", one training each" if finals[level[0]].seeds == 1 and behind else ""
     sentence = f"`{level[0]}` has the lowest held-out loss ({values} nats{once})"
     for second, difference in list(behind.items())[:1]:
         bounds = f" {interval(difference.low, difference.high, 2)}".rstrip()

@@ -105,7 +105,7 @@ class ReferenceStudy:
         """Training tokens, text and seeds: `10.2M tokens of Wikipedia, 3 seeds`."""
         seeds = len(self.facts["seeds"])
         text = self.facts["corpus"]["kind"] or self.facts["corpus"]["name"]
-        return f"{self.scale} of {text}, {seeds} seed{'s' * (seeds != 1)}"
+        return f"{self.scale} of {text}, {seeds} seed{'' if seeds == 1 else 's'}"
 
     @property
     def scale(self) -> str:

@@ -166,7 +166,8 @@ class StrictConfig(BaseModel):
         location = error["loc"]
         typed = {*flags, *(assignment.partition("=")[0].partition(".")[0] for assignment in assignments)}
         of_file = path is not None and not (location and location[0] in typed)
-        return ValueError(" ".join((f"{path}: " * of_file + cls._sentence_on(error, flags)).split()))
+        place = f"{path}: " if of_file else ""
+        return ValueError(" ".join(f"{place}{cls._sentence_on(error, flags)}".split()))
 
     @classmethod
     def keys_below(cls) -> list[str]:

@@ -228,7 +228,8 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
                 words.append(f"{_duration(status['seconds_left'])} left")
         if status.get("checkpoint") is not None and status["state"] != "finished":
             words.append(f"newest checkpoint {status['checkpoint']:,}")
-        words += [f"process {status['writer']}"] * bool(status["writer"])
+        if status["writer"]:
+            words.append(f"process {status['writer']}")
         lines.append(f"{status['folder']}: {', '.join(words)}")
         lines += [f"  {sentence}" for sentence in status.get("trouble", ())]
     return "\n".join(lines)

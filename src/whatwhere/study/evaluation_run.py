@@ -202,7 +202,8 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
         parts.append(None)  # the average of them
     ranked = any(f"{benchmark.name}.rank{variant}" in table.metrics for variant in benchmark.variants)
     lines = [["model", *("average" if part is None else benchmark.heading(str(part)) for part in parts)]]
-    lines[0] += ["rank"] * ranked
+    if ranked:
+        lines[0].append("rank")
     for variant, metric in zip(benchmark.variants, metrics, strict=True):
         for model in table.models(metric):
             for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
@@ -211,7 +212,8 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
                     place = table.point(f"{benchmark.name}.rank{variant}", model) if ranked and step is None else None
-                    lines.append([name, *map(_cell_of, points, differences), *[_cell_of_rank(place)] * ranked])
+                    ranks = [_cell_of_rank(place)] if ranked else []
+                    lines.append([name, *map(_cell_of, points, differences), *ranks])
     note_of_untrained = (
         f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     )
@@ -223,7 +225,8 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
         if benchmark.difference
         else ""
     )
-    note += "; rank by the average of the tasks that all have and whose rows are paired" * ranked
+    if ranked:
+        note += "; rank by the average of the tasks that all have and whose rows are paired"
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (benchmark.legend, bounds, note))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])

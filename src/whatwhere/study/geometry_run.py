@@ -465,10 +465,11 @@ def _fit_sentences(statistics: Statistics, rows: int, width: int) -> list[str]:
     equal = held_out["equidistant", None]
     is_last = rank == max(index for _, index in ranked)
     edge = " (the most that stand out of the noise of half of the documents)" if is_last else ""
+    dimensions = "dimensions" if rank > 1 else "dimension"
     cost = "fewer" if rank * (rows + width) < rows * width else "more"
     return [
         "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
-        f"{lowest:.3f}, with {rank} dimension{'s' * (rank > 1)}{edge}; sinusoids have {sinusoids:.3f}, positions that "
+        f"{lowest:.3f}, with {rank} {dimensions}{edge}; sinusoids have {sinusoids:.3f}, positions that "
         f"are all equally far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers "
         f"are {cost} than the {rows * width:,} of a free table of width {width}."
     ]

@@ -240,7 +240,7 @@ def heads_text(result: dict[str, Any]) -> str:
     text += table_lines(rises, indent=2)
     if ablations:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
-    documents = f"{result['documents']} document{'s' * (result['documents'] != 1)}"
+    documents = f"{result['documents']} document{'' if result['documents'] == 1 else 's'}"
     text.append(f"read: {result['windows']} windows of {result['tokens']} tokens, of {documents} of {result['corpus']}")
     text += [f"{what}: not measured. {why}" for what, why in result["left_out"].items()]
     return "\n".join(text)

@@ -119,7 +119,7 @@ def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any
                 sign = 1 if lowest else -1
                 first = min(sign * p.value for p in known.values())
                 beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
-                same = "; a table that knows no position comes as near" * beaten
+                same = "; a table that knows no position comes as near" if beaten else ""
                 fits[c.name] = best(known, "", lowest=lowest).removeprefix(": ").strip() + same
         return f"{sentence}: {join_sentences(fits)}" if fits else sentence
 

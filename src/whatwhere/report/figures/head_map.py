@@ -142,7 +142,8 @@ def _counts(run: Run, model: str, doubt: str = "") -> str:
         sizes = {of_seed.count(label) for of_seed in of_seeds}
         subject = f"with {meaning(label)}" if label == NOTHING else meaning(label)
         size = f"{min(sizes)} to {max(sizes)}" if len(sizes) > 1 else f"{min(sizes)}"
-        counts.append(f"{size}{f' of {len(of_seeds[0])} heads {verb}' * (not counts)} {subject}")
+        of_all = "" if counts else f" of {len(of_seeds[0])} heads {verb}"
+        counts.append(f"{size}{of_all} {subject}")
     return f"`{model}`{f' ({doubt})' if doubt else ''}: {', '.join(counts)}"
 
 
@@ -155,8 +156,11 @@ def taxonomy(run: Run) -> Figure | None:
     three = [m for m in models if len(terms_of(run, m)) == 3]
     model = story(run, three or models)
     points = [p for m in models for t in terms_of(run, m) for p in heads(run, f"kl.share.{t}", m).values()]
-    places = "; in the triangle, the nearer to a corner, the more of a head's change comes from that term" * bool(three)
-    places += "; by layer, the share of one term" * (len(three) < len(models))
+    places = ""
+    if three:
+        places += "; in the triangle, the nearer to a corner, the more of a head's change comes from that term"
+    if len(three) < len(models):
+        places += "; by layer, the share of one term"
     subtitle = (
         "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
         f"as a share of the changes by all terms ({sample(points)}){places}. Beyond a dashed line one term has "

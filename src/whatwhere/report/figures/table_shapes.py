@@ -169,7 +169,8 @@ def rotations(run: Run) -> Figure | None:
             rows.append(row(model, part, value(turns, fixed(turns, 2)), *(value(s, percent(s)) for s in shares)))
         if pairs:
             few = ", ".join(fixed(turns, 1) for _, turns, _, _ in pairs[:PAIRS])
-            turning[model] = f"{count(len(pairs), 'pair')} ({few}{', …' * (len(pairs) > PAIRS)} turns)"
+            more = ", …" if len(pairs) > PAIRS else ""
+            turning[model] = f"{count(len(pairs), 'pair')} ({few}{more} turns)"
     if not panels:
         return None
     words = (
@@ -378,7 +379,7 @@ def sentence(run: Run, model: str) -> str:
     sentences = [f"`{model}`:" + "".join(f" {fact}" for fact in facts) + tops + words + "."]
     pairs = rotating(run, model)
     turns = ", ".join(fixed(turn, 1) for _, turn, _, _ in pairs[:4])
-    turning = f"{count(len(pairs), 'pair')} of components turn{'s' * (len(pairs) == 1)}, {turns} times."
+    turning = f"{count(len(pairs), 'pair')} of components turn{'s' if len(pairs) == 1 else ''}, {turns} times."
     sentences.append(turning if pairs else "No pair turns.")
     whole = point("equivariance", model)
     null = point("equivariance.null", model)

@@ -166,10 +166,12 @@ class Curves(Form):
             for v, p in curve.points.items():
                 words_of_v = f"{v:,}" if isinstance(v, int) else number(v)
                 at = None if curve.level else value(v, words_of_v)
-                rows.append([*header, *row(at), *measured(p, 5), *row(*[p.n] * sizes)])
+                counts = row(p.n) if sizes else []
+                rows.append([*header, *row(at), *measured(p, 5), *counts])
         heads = [*compress(shown, shown.values())]
         named = [self.x.place.capitalize(), self.heading({curve.axis for curve in lines})]
-        columns = [*heads, *named, "Low", "High", *["n"] * sizes]
+        counted = ["n"] if sizes else []
+        columns = [*heads, *named, "Low", "High", *counted]
         return Table(self.id, self.caption, columns, rows, frozenset(range(len(heads), len(columns))))
 
 
@@ -220,7 +222,8 @@ def _traces(curve: Line, x: Scale, y: Scale) -> list[Trace]:
     points = [curve.points[v] for v in places]
     xs = [x.at(v) for v in places]
     ys = [y.at(p.value) for p in points]
-    where = [f"{x.axis.place} {v:,.6g}" + ", which no gradient reaches" * (v in curve.hollow) for v in places]
+    remarks = [", which no gradient reaches" if v in curve.hollow else "" for v in places]
+    where = [f"{x.axis.place} {v:,.6g}{remark}" for v, remark in zip(places, remarks, strict=True)]
     words = [hover(curve.whole, place, p, y.axis) for place, p in zip(where, points, strict=True)]
     bounded = any(p.low is not None for p in points)
     dash, symbol = curve.mark

@@ -122,9 +122,12 @@ class Rows(Form):
             for kind, p in points.items():
                 header = row(*compress((line.panel, line.group, line.name, kind), shown))
                 of = measured(p, 5) if p else [Cell(line.never), Cell(""), Cell("")]
-                cells.append([*header, *of, *row(*[p.n if p else None] * sizes)])
+                n = p.n if p else None
+                counts = row(n) if sizes else []
+                cells.append([*header, *of, *counts])
         heads = [*compress((*self.columns, "Kind"), shown)]
-        columns = [*heads, self.heading({line.axis for line in rows}), "Low", "High", *["n"] * sizes]
+        counted = ["n"] if sizes else []
+        columns = [*heads, self.heading({line.axis for line in rows}), "Low", "High", *counted]
         return Table(self.id, self.caption, columns, cells, frozenset(range(len(heads), len(columns))))
 
 
@@ -160,4 +163,8 @@ def _key(rows: Sequence[Row]) -> list[tuple[str, str]]:
     ]
     bounded = any(p.low is not None for line in rows for p in line.points.values())
     seeds = any(p.few for line in rows for p in line.points.values())
-    return key + [("whisker", INTERVAL)] * bounded + [(SEED, SEEDS)] * seeds
+    if bounded:
+        key.append(("whisker", INTERVAL))
+    if seeds:
+        key.append((SEED, SEEDS))
+    return key
