@@ -17,9 +17,10 @@ from typing import Any
 
 from .admission import Admission, describe_lost_scheduler, workers_of
 from .cluster_jobs import ClusterJobs
-from .executors import MakeContext, Show, ignore_job_progress, one_thread_context
+from .executors import MakeContext, Show, one_thread_context
 from .files import read_json
 from .lock import InUse, writer_of
+from .progress import ignore_progress
 from .remote import wait_until_idle as wait_on_worker
 from .signals import GRACE, STOPPING, Stopped
 
@@ -60,9 +61,7 @@ class Cluster:
         return max(1, len(self.admission.admit_new_workers()))
 
     @contextmanager
-    def session(
-        self, show: Show = ignore_job_progress, make_context: MakeContext = nullcontext
-    ) -> Iterator[ClusterJobs]:
+    def session(self, show: Show = ignore_progress, make_context: MakeContext = nullcontext) -> Iterator[ClusterJobs]:
         """Yield an executor for the block; where it ends early, jobs that run are stopped, with a checkpoint.
 
         Args:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from threadpoolctl import threadpool_limits
 
-from .progress import Progress
+from .progress import Progress, ignore_progress
 
 MakeContext = Callable[[], AbstractContextManager[object]]
 # (number and label of a job, done, total, part, note); a total of None ends the job's bar, 0 is unknown.
@@ -51,7 +51,7 @@ class ThisProcess:
     """
 
     def __init__(self, show: Show | None = None, make_context: MakeContext = nullcontext) -> None:
-        self.show = show or ignore_job_progress
+        self.show = show or ignore_progress
         self.make_context = make_context
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
@@ -94,10 +94,6 @@ def progress_of(show: Show, number: int, label: str) -> Progress:
         show(number, label, done, total, part, note)
 
     return progress
-
-
-def ignore_job_progress(number: int, label: str, done: int, total: int | None, part: str, note: str) -> None:
-    """Show nothing."""
 
 
 @contextmanager

@@ -24,11 +24,10 @@ from .executors import (
     Show,
     ThisProcess,
     as_finished,
-    ignore_job_progress,
     progress_of,
 )
 from .processes import Processes, check_not_spawned, cores
-from .progress import Progress, make_bars
+from .progress import Progress, ignore_progress, make_bars
 from .signals import STOPPING, Stopped
 
 TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
@@ -143,7 +142,7 @@ def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     is unknown. Where the block ends well, the bars are shown as complete. Several threads may call the function.
     """
     if not progress:
-        yield ignore_job_progress
+        yield ignore_progress
         return
     # Seconds that the time left is judged by: long, as the parts behind the bar of all jobs differ in speed.
     with make_bars(speed_estimate_period=600) as display:

@@ -25,8 +25,8 @@ class Progress(Protocol):
         """
 
 
-def ignore_progress(done: int, total: int, part: str = "", note: str = "") -> None:
-    """Show nothing."""
+def ignore_progress(*state: Any, **words: Any) -> None:
+    """Show nothing of what work (`Progress`) or a job (`executors.Show`) reports."""
 
 
 class Bars(bars.Progress):
