@@ -30,7 +30,7 @@ FEW_CUT = 0.05  # share of the training rows; less is not worth a note
 
 
 @dataclass(frozen=True)
-class Task:
+class GlueTask:
     """GLUE task: its files, columns, metrics and splits.
 
     folder: of the official release; hub: its configuration on the Hub. texts, label: columns of the release, by name,
@@ -56,16 +56,16 @@ class Task:
 
 _PAIR = ("sentence1", "sentence2")
 _ENTAILED = ("entailment", "not_entailment")
-TASKS: dict[str, Task] = {
+TASKS: dict[str, GlueTask] = {
     task.name: task
     for task in (
-        Task("rte", "RTE", "rte", _PAIR, "label", _PAIR, words=_ENTAILED),
-        Task("mrpc", "MRPC", "mrpc", ("#1 String", "#2 String"), "Quality", _PAIR, ("accuracy", "f1")),
-        Task("cola", "CoLA", "cola", (3,), 1, ("sentence",), ("matthews",)),
-        Task("sts-b", "STS-B", "stsb", _PAIR, "score", _PAIR, ("pearson", "spearman"), regression=True),
-        Task("sst-2", "SST-2", "sst2", ("sentence",), "label", ("sentence",)),
-        Task("qnli", "QNLI", "qnli", ("question", "sentence"), "label", ("question", "sentence"), words=_ENTAILED),
-        Task(
+        GlueTask("rte", "RTE", "rte", _PAIR, "label", _PAIR, words=_ENTAILED),
+        GlueTask("mrpc", "MRPC", "mrpc", ("#1 String", "#2 String"), "Quality", _PAIR, ("accuracy", "f1")),
+        GlueTask("cola", "CoLA", "cola", (3,), 1, ("sentence",), ("matthews",)),
+        GlueTask("sts-b", "STS-B", "stsb", _PAIR, "score", _PAIR, ("pearson", "spearman"), regression=True),
+        GlueTask("sst-2", "SST-2", "sst2", ("sentence",), "label", ("sentence",)),
+        GlueTask("qnli", "QNLI", "qnli", ("question", "sentence"), "label", ("question", "sentence"), words=_ENTAILED),
+        GlueTask(
             "qqp",
             "QQP",
             "qqp",
@@ -75,7 +75,7 @@ TASKS: dict[str, Task] = {
             ("f1", "accuracy"),
             gaps=True,
         ),
-        Task(
+        GlueTask(
             "mnli",
             "MNLI",
             "mnli",
@@ -86,7 +86,7 @@ TASKS: dict[str, Task] = {
             classes=3,
             words=("entailment", "neutral", "contradiction"),
         ),
-        Task("wnli", "WNLI", "wnli", _PAIR, "label", _PAIR),
+        GlueTask("wnli", "WNLI", "wnli", _PAIR, "label", _PAIR),
     )
 }
 _HUB_SPLITS = {"dev": "validation", "dev_matched": "validation_matched", "dev_mismatched": "validation_mismatched"}
@@ -111,7 +111,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def read_task(task: Task, data: Path | None, split: str, limit: int | None = None) -> LabelledTexts:
+def read_task(task: GlueTask, data: Path | None, split: str, limit: int | None = None) -> LabelledTexts:
     """Read the labelled texts of a split, "train" or one of `task.splits`, from files or the Hub.
 
     Args:
@@ -164,7 +164,7 @@ def similarity(score: str, place: str) -> float:
     return value
 
 
-def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
+def _of_release(task: GlueTask, data: Path, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
     """Rows of a table of the official release: tabs, no quoting, a header but for CoLA."""
     data = data / "glue" if (data / "glue").is_dir() else data
     path = packed(data / task.folder / f"{split}.tsv")
@@ -177,7 +177,7 @@ def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple
         yield place, (words, label)
 
 
-def _of_hub(task: Task, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
+def _of_hub(task: GlueTask, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
     advice = (
         f"Without a network, bring the file {task.folder}/{split}.tsv of GLUE's release and give its folder: --data "
     )
@@ -207,7 +207,7 @@ class Texts:
         return batches(self.train), {split: batches(rows) for split, rows in self.dev.items()}
 
 
-def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts:
+def task_texts(task: GlueTask, data: Path | None, limit: int | None = None) -> Texts:
     """Read the training and development rows of a task, with the names of its classes.
 
     Args:

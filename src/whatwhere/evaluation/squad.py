@@ -163,7 +163,7 @@ Read = Callable[[Any, Path, _Gathered], None]
 
 
 @dataclass(frozen=True)
-class Task:
+class SpanTask:
     """Task of questions with answers in paragraphs: its files, reader and source.
 
     files: training and development rows, in the first of `folders` below the data's that has them; read: their reader;
@@ -187,17 +187,17 @@ _ONE, _TWO = ({"train": f"train-{v}.json", "dev": f"dev-{v}.json"} for v in ("v1
 _TURNS = {"train": "train_0.json", "dev": "test.json"}
 _SQUAD = (".", "squad")
 _RESTAURANTS = (".", "restaurant8k", "span-extraction/restaurant8k")
-TASKS: dict[str, Task] = {
+TASKS: dict[str, SpanTask] = {
     task.name: task
     for task in (
-        Task("squad", _ONE, _SQUAD, _read_squad, _EXPLORER, "rajpurkar/squad", 1),
-        Task("squad-2", _TWO, _SQUAD, _read_squad, _EXPLORER, "rajpurkar/squad_v2"),
-        Task("restaurants", _TURNS, _RESTAURANTS, _read_restaurants, _POLYAI, articles=False),
+        SpanTask("squad", _ONE, _SQUAD, _read_squad, _EXPLORER, "rajpurkar/squad", 1),
+        SpanTask("squad-2", _TWO, _SQUAD, _read_squad, _EXPLORER, "rajpurkar/squad_v2"),
+        SpanTask("restaurants", _TURNS, _RESTAURANTS, _read_restaurants, _POLYAI, articles=False),
     )
 }
 
 
-def _of_hub(task: Task, split: str, gathered: _Gathered) -> None:
+def _of_hub(task: SpanTask, split: str, gathered: _Gathered) -> None:
     """Read the rows of the Hub, a question each."""
     advice = f"Without a network, bring {task.files[split]} ({task.source}) and give its folder: --data FOLDER."
     rows = hub_rows(task.hub, None, {"dev": "validation"}.get(split, split), advice)
@@ -211,7 +211,7 @@ def _of_hub(task: Task, split: str, gathered: _Gathered) -> None:
         gathered.question(_field(row, "id", str, place), _field(row, "question", str, place), right, place)
 
 
-def read_questions(task: Task, data: Path | None, split: str) -> Questions:
+def read_questions(task: SpanTask, data: Path | None, split: str) -> Questions:
     """Read all questions of a split, "train" or "dev", from files or the Hub.
 
     Args:
@@ -245,7 +245,7 @@ def read_questions(task: Task, data: Path | None, split: str) -> Questions:
     return gathered.all(str(path))
 
 
-def _file(task: Task, data: Path, split: str) -> Path | None:
+def _file(task: SpanTask, data: Path, split: str) -> Path | None:
     """Find the file of a split."""
     return next((path for folder in task.folders if (path := packed(data / folder / task.files[split]))), None)
 
