@@ -2,7 +2,7 @@
 longer texts, evaluation and long runs works as it stands, in order, in a fresh folder.
 
 The blocks of method.md and extending.md are held to the source by test_docs.py, `python examples/theory` by
-tests/theory, those of export.md by tests/evaluation/test_export.py. Not run: what sets up the environment that the
+tests/theory, those of export.md by tests/models/test_export.py. Not run: what sets up the environment that the
 tests have, what made the results (hours), and the SLURM script of scale.md: their verbs, options and files are checked.
 """
 
