@@ -74,8 +74,7 @@ def test_status_counts_models_and_trials(tmp_path):
     write_text(tmp_path / "s/study.yaml", "models: [dstg, ap]\nseeds: 2\nsteps: 5\n")
     begun(tmp_path / "s/models/dstg/seed-0")
     done = begun(tmp_path / "s/models/ap/seed-0")
-    for name in ("model.safetensors", "hashes.json"):
-        write_text(done / name, "{}")
+    write_text(done / "model.safetensors", "{}")
     write_text(done / "training.json", '{"seconds": 3.5}')
     found = run_status(tmp_path / "s")
     assert (found[0]["models"], found[0]["finished"], found[0]["state"]) == (4, 1, "stopped")

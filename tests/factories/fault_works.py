@@ -127,7 +127,7 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """
     recorded = {str((path.parent / name).relative_to(out)) for path in out.rglob(MANIFEST) for name in names(path)}
     yield MANIFEST, str(sorted(recorded))
-    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name not in (MANIFEST, "hashes.json")):
+    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != MANIFEST):
         name = str(path.relative_to(out))
         if name in apart or "/." in f"/{name}":  # what a killed process left is counted by itself
             continue

@@ -41,7 +41,7 @@ from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig
 
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
-LEFT_BEHIND = ("checkpoints", "*.parquet", LOG, MANIFEST, "hashes.json", "pretrain.yaml", "finetune.yaml")
+LEFT_BEHIND = ("checkpoints", "*.parquet", LOG, MANIFEST, "pretrain.yaml", "finetune.yaml")
 # What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
 ADAPTED = ("network", "table", "all")
 RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion

@@ -163,9 +163,9 @@ class Run:
 
     @property
     def corpus(self) -> dict[str, Any]:
-        """Entry of the study's corpus in study.json; of an old study its name alone."""
-        corpus = self.facts.get("corpus") or {}
-        return corpus if isinstance(corpus, dict) else {"name": corpus}
+        """Entry of the study's corpus in study.json; {} if it has none."""
+        corpus = self.facts.get("corpus")
+        return corpus if isinstance(corpus, dict) else {}
 
     @property
     def corpus_name(self) -> str:

@@ -93,7 +93,7 @@ def preset(run: Run, model: str) -> str:
 
 
 def family(run: Run, model: str) -> str:
-    """Return the family of a model by its configuration; by its preset where an old study recorded no scheme."""
+    """Return the family of a model by its configuration; by its preset where records stand alone."""
     config = run.config(model)
     if "absolute" not in config and preset(run, model) in SCHEMES:
         return SCHEMES[preset(run, model)][0]
@@ -256,7 +256,7 @@ def _field(config: Mapping[str, Any], key: str) -> str:
         },
         "relative": {
             "one for all layers": config.get("relative_shared"),
-            "special tokens apart": config.get("relative_special") in (True, "shared"),  # True: of older runs
+            "special tokens apart": config.get("relative_special") == "shared",
             "[CLS] and [SEP] apart": config.get("relative_special") == "each",
             f"{config.get('tisa_kernels')} kernels": config.get("tisa_kernels") is not None,
         },
