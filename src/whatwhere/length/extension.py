@@ -4,6 +4,7 @@ GPT-2 and what names its table as they do; rotations of ours whose frequencies a
 import math
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ from ..run.reference import model_source
 from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig
 
+Weights = dict[str, Tensor]  # of a file of safetensors, by name
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
+FORMULA = ("formula",)  # of tables that are computed
 LEFT_BEHIND = ("checkpoints", "*.parquet", LOG, MANIFEST, "pretrain.yaml", "finetune.yaml")
 # What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
 ADAPTED = ("network", "table", "all")
@@ -68,8 +71,47 @@ def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
     if config["rotation"] == "rope":
         return SCALINGS
     if config["absolute"] in ("sinusoidal", "fourier"):
-        return ("formula",)
+        return FORMULA
     return METHODS if table else ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A model that was read, and the copy that the arguments of `extend` ask for.
+
+    known: names of its methods. before: tokens that it reads.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    known: tuple[str, ...]
+    before: int
+    length: int
+    method: str | None
+    components: int | None
+    points: np.ndarray | None
+    as_written: bool
+    window: int | None
+
+    @property
+    def is_ours(self) -> bool:
+        """True of an encoder of this package."""
+        return bool(self.config.get("model_type") == EncoderConfig.model_type)
+
+    @property
+    def scheme(self) -> str:
+        """Name of the scheme in messages."""
+        return str(self.config.get("preset") or "this scheme")
+
+    @property
+    def keeps_positions(self) -> bool:
+        """True where the copy has the model's positions: nothing bounds them, and no method scales them."""
+        return not self.known or (self.known == SCALINGS and self.method is None)
+
+    @property
+    def continues_table(self) -> bool:
+        """True where a table of positions goes on in the copy."""
+        return not self.keeps_positions and self.known != SCALINGS
 
 
 def extend(
@@ -113,132 +155,200 @@ def extend(
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
     config = read_object(folder / "config.json", hint="Use a complete copy.")
-    known = methods_of(config)
-    before = configured_length(config)
-    ours = config.get("model_type") == EncoderConfig.model_type
-    plain = not known or (known == SCALINGS and method is None)
+    original = (folder, config, methods_of(config), configured_length(config))
+    plan = _Plan(*original, length, method, components, points, as_written, window)
+    _refuse_options(plan)
+    if plan.keeps_positions and window is None:
+        return {"out": None, "reason": _reason_for_no_copy(plan)}
+    _refuse_window(plan)
+    plan = replace(plan, method=_chosen_method(plan))
+    sweep_beside(out)
+    _refuse_extension(plan, out)
+    trained, changed, weights, components = _extended_parts(plan)
+    facts = {"parent": _name_of_parent(source, folder), "method": plan.method, "components": components}
+    facts |= {"as_written": as_written, "window": window, "length": length, "before": plan.before, "trained": trained}
+    _write_copy(plan, out, changed, weights, facts)
+    return {"out": str(out), **facts}
+
+
+def _refuse_options(plan: _Plan) -> None:
+    """Refuse a method, or an option of a table, that the model has no use for."""
+    known = plan.known
+    method = plan.method
     names = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
-    scheme = config.get("preset") or "this scheme"
     if method is not None and method not in names:
         what, other = ("a rotation", "a table") if known == SCALINGS else ("a position table", "RoPE")
         of_others = f": it is of {other}" if method in (*SCALINGS, *METHODS) else ""
         raise ValueError(f"There is no method {method!r} for {what}{of_others}. Known: {', '.join(names)}.")
-    if (as_written or components is not None or points is not None) and (plain or known != METHODS):
+    if (plan.as_written or plan.components is not None or plan.points is not None) and known != METHODS:
         raise ValueError(
             "components, points and as_written are of a learned position table, which this model has not. "
             "Leave them out."
         )
     if method is not None and known != names:
         raise ValueError(
-            f"{scheme} has no table and no rotation to continue, so {method} has no use here. Leave it out."
+            f"{plan.scheme} has no table and no rotation to continue, so {method} has no use here. Leave it out."
         )
-    if plain and window is None:
-        scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
-        cause = "its table counts places in a segment" if config.get("bilevel") else "it has no table of positions"
-        unchanged = f"{scheme} needs no change to read texts of any length: {cause}."
-        return {"out": None, "reason": unchanged + scaled}
-    if window is not None and not ours:
+
+
+def _reason_for_no_copy(plan: _Plan) -> str:
+    """Say why a model reads texts of any length as it stands."""
+    scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if plan.known else ""
+    cause = "its table counts places in a segment" if plan.config.get("bilevel") else "it has no table of positions"
+    return f"{plan.scheme} needs no change to read texts of any length: {cause}.{scaled}"
+
+
+def _refuse_window(plan: _Plan) -> None:
+    """Refuse a window of attention for a model of others, or one that hides nothing."""
+    if plan.window is not None and not plan.is_ours:
         raise ValueError(
-            f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
+            f"Attention to a window of tokens is of this package's encoders; {plan.folder} is none. Leave it out."
         )
-    if window is not None and window >= length - 1:
-        raise ValueError(f"A window of {window} tokens on each side hides nothing of {length}. Give less, or none.")
-    if known == ("formula",):
-        method = "formula"
-    elif length == before:  # the window alone is new
-        if method is not None or points is not None:
-            raise ValueError(f"The model reads {before} tokens already: method and points have no use. Leave them out.")
-    elif not plain:
-        method = method or "cyclic"
-    sweep_beside(out)
+    if plan.window is not None and plan.window >= plan.length - 1:
+        raise ValueError(
+            f"A window of {plan.window} tokens on each side hides nothing of {plan.length}. Give less, or none."
+        )
+
+
+def _chosen_method(plan: _Plan) -> str | None:
+    """Return the method of the copy: the given one, or the default of its kind of positions; None for a new window."""
+    if plan.known == FORMULA:
+        return "formula"
+    if plan.length == plan.before:  # the window alone is new
+        if plan.method is not None or plan.points is not None:
+            raise ValueError(
+                f"The model reads {plan.before} tokens already: method and points have no use. Leave them out."
+            )
+        return None
+    return plan.method if plan.keeps_positions else plan.method or "cyclic"
+
+
+def _refuse_extension(plan: _Plan, out: Path) -> None:
+    """Refuse a folder that is there, a length that needs no copy, a continued copy, and rows beyond the memory."""
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
-    if length < before or (length == before and not (plain or (window and known != SCALINGS))):
+    length = plan.length
+    has_new_window = plan.keeps_positions or (plan.window and plan.known != SCALINGS)
+    if length < plan.before or (length == plan.before and not has_new_window):
         raise ValueError(
-            f"The model already reads {before} tokens (predict --length {before}). Give more; got {length}."
+            f"The model already reads {plan.before} tokens (predict --length {plan.before}). Give more; got {length}."
         )
-    check_original(folder, length)
+    check_original(plan.folder, length)
     room = psutil.virtual_memory().available  # 8 float64
-    needed_bytes = 64 * length * int(config.get("hidden_size", 1))
-    if not plain and known != SCALINGS and needed_bytes > room:
+    needed_bytes = 64 * length * int(plan.config.get("hidden_size", 1))
+    if plan.continues_table and needed_bytes > room:
         raise ValueError(
             f"Rows for {length:,} tokens need {needed_bytes / 2**30:,.0f} GiB, and {room / 2**30:,.0f} are free. Give "
             "less."
         )
-    tensors = named_tensors(folder)
-    key = table_key(tensors, ours)
-    if key is None and known == METHODS:
+
+
+def _extended_parts(plan: _Plan) -> tuple[int, dict[str, Any], dict[Path, Weights], int | None]:
+    """Return the tokens of the longest text in the training, the keys of config.json that change, by file of the model
+    the weights of the one that changes, and the number of frequencies.
+
+    Raises:
+        ValueError: the positions cannot be continued as planned.
+    """
+    tensors = named_tensors(plan.folder)
+    key = table_key(tensors, plan.is_ours)
+    if key is None and plan.known == METHODS:
         raise ValueError(
-            f"{folder} keeps no table of positions that can be continued. Give a model with a learned one."
+            f"{plan.folder} keeps no table of positions that can be continued. Give a model with a learned one."
         )
-    unused = rows_of_no_position(config)
-    trained = trained_length(folder, config)
-    beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
-    changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
+    trained = trained_length(plan.folder, plan.config)
+    changed = _changed_keys(plan, trained)
+    if key is None or plan.method is None:
+        return trained, changed, {}, plan.components
+    weights, components = _extended_weights(plan, tensors, key)
+    return trained, changed, {tensors[key]: weights}, components
+
+
+def _changed_keys(plan: _Plan, trained: int) -> dict[str, Any]:
+    """Return the keys of config.json that a copy changes, with their values."""
+    config = plan.config
+    beyond = stated_positions(config) - plan.before  # RoBERTa's counts rows of no position, BART's does not
+    changed: dict[str, Any] = {name: plan.length + beyond for name in LENGTHS if name in config}
     keeps_max_positions = getattr(PAIR_TERMS.get(config.get("pair_terms", "none")), "keeps_max_positions", False)
-    if keeps_max_positions and not plain and known != SCALINGS and length > before:
+    if keeps_max_positions and plan.continues_table and plan.length > plan.before:
         raise ValueError(
-            f"{scheme} cannot be continued: its {config['pair_terms']} terms are made for {before} positions, as "
-            "many as its table has rows. Give a model that has one of both."
+            f"{plan.scheme} cannot be continued: its {config['pair_terms']} terms are made for {plan.before} "
+            "positions, as many as its table has rows. Give a model that has one of both."
         )
     if config.get("bilevel") or keeps_max_positions:  # whose rows are places in a segment, or which keeps them
         changed = {}
-    if window is not None:
-        changed["attention_window"] = window
-    if known == SCALINGS and not plain:
+    if plan.window is not None:
+        changed["attention_window"] = plan.window
+    if plan.known == SCALINGS and not plan.keeps_positions:
         if config.get("rotation_scaling", "none") != "none":
-            raise ValueError(f"{folder} is scaled already. Give the model that it was made from.")
-        changed |= {"rotation_scaling": method, "rotation_factor": length / trained}
-    if key is not None and method is not None:
-        weights = load_file(tensors[key])
-        first = unused + (config.get("model_type") not in WITHOUT_CLS)
-        head, table = weights[key].split([first, len(weights[key]) - first])
-        rows = length + unused - first
-        if points is not None:
-            if len(points) < length:
-                raise ValueError(f"There are points for {len(points)} positions, and LENGTH is {length}. Give as many.")
-            points = points[first - unused : length]
-        if method in OF_WAVES and components is None:
-            components = usual_components(len(table))
-        how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
-        known_rows = table.double().numpy()
-        mixed = _mixed(tensors, key)
-        product = known_rows if mixed is None else known_rows @ mixed.T
-        rows_beyond = extrapolate(product, rows, str(method), **how)
-        if mixed is not None:
-            rows_beyond[: len(table)] -= product  # so that rows which stay are the same to the last bit
-            rows_beyond = np.linalg.lstsq(mixed, rows_beyond.T)[0].T
-            rows_beyond[: len(table)] += known_rows
-        weights[key] = torch.cat([head, torch.from_numpy(rows_beyond).to(table.dtype)])
-        # Numbers of the rows, which old checkpoints keep: older transformers refuse numbers of another length.
-        weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
+            raise ValueError(f"{plan.folder} is scaled already. Give the model that it was made from.")
+        changed |= {"rotation_scaling": plan.method, "rotation_factor": plan.length / trained}
+    return changed
+
+
+def _extended_weights(plan: _Plan, tensors: Mapping[str, Path], key: str) -> tuple[Weights, int | None]:
+    """Return the weights of the table's file with the table continued, and the number of frequencies of the method."""
+    weights = load_file(tensors[key])
+    unused = rows_of_no_position(plan.config)
+    first = unused + (plan.config.get("model_type") not in WITHOUT_CLS)
+    head, table = weights[key].split([first, len(weights[key]) - first])
+    points = plan.points
+    if points is not None:
+        if len(points) < plan.length:
+            raise ValueError(
+                f"There are points for {len(points)} positions, and LENGTH is {plan.length}. Give as many."
+            )
+        points = points[first - unused : plan.length]
+    components = plan.components
+    if plan.method in OF_WAVES and components is None:
+        components = usual_components(len(table))
+    how: dict[str, Any] = {"components": components, "points": points, "as_written": plan.as_written}
+    known_rows = table.double().numpy()
+    mixed = _mixed(tensors, key)
+    product = known_rows if mixed is None else known_rows @ mixed.T
+    rows_beyond = extrapolate(product, plan.length + unused - first, str(plan.method), **how)
+    if mixed is not None:
+        rows_beyond[: len(table)] -= product  # so that rows which stay are the same to the last bit
+        rows_beyond = np.linalg.lstsq(mixed, rows_beyond.T)[0].T
+        rows_beyond[: len(table)] += known_rows
+    weights[key] = torch.cat([head, torch.from_numpy(rows_beyond).to(table.dtype)])
+    # Numbers of the rows, which old checkpoints keep: older transformers refuse numbers of another length.
+    return {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}, components
+
+
+def _name_of_parent(source: str | Path, folder: Path) -> str:
+    """Return the name of the model that a copy is made from: its folder's, with its study's, or that on the Hub."""
+    if not Path(model_source(str(source))).is_dir():  # fetched: the folder's name is a revision
+        return str(source)
+    place = folder.resolve()
+    return f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
+
+
+def _write_copy(
+    plan: _Plan, out: Path, changed: dict[str, Any], weights: Mapping[Path, Weights], facts: dict[str, Any]
+) -> None:
+    """Write the files of a copy: the model's, with the weights, keys and lengths that change."""
+    folder = plan.folder
     with RunFolder.create(out, "model") as new:
-        left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND
+        left = (*LEFT_BEHIND, "*.py") if plan.is_ours else LEFT_BEHIND
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
-        if key is not None and method is not None:
-            save_file(weights, new / tensors[key].name, {"format": "pt"})
-        if ours:  # its own code may be older than what is new in the configuration; the shipped model has none
+        for file, tensors in weights.items():
+            save_file(tensors, new / file.name, {"format": "pt"})
+        if plan.is_ours:  # its own code may be older than what is new in the configuration; the shipped model has none
             carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])
             changed["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
-        write_json(new / "config.json", config | changed)
+        write_json(new / "config.json", plan.config | changed)
         about_tokenizer = new / "tokenizer_config.json"
         if about_tokenizer.is_file() and "model_max_length" in (about := read_json(about_tokenizer)):
-            write_json(about_tokenizer, about | {"model_max_length": length})
+            write_json(about_tokenizer, about | {"model_max_length": plan.length})
         for file in (new / name for name in TRANSFORMER_FILES if (new / name).is_file()):
-            write_json(file, with_length(read_json(file), length))
+            write_json(file, with_length(read_json(file), plan.length))
         if (new / "tokenizer.json").is_file():  # of the old length, for whoever reads the file alone
             write_json(
                 new / "tokenizer.json", read_json(new / "tokenizer.json") | {"truncation": None, "padding": None}
             )
-        place = folder.resolve()
-        parent = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
-        if not Path(model_source(str(source))).is_dir():  # fetched: the folder's name is a revision
-            parent = str(source)
-        facts = {"parent": parent, "method": method, "components": components, "as_written": as_written}
-        facts |= {"window": window, "length": length, "before": before, "trained": trained}
         write_json(new / EXTENSION, facts)
         _card_of_copy(new, facts)
-    return {"out": str(out), **facts}
 
 
 def _mixed(tensors: Mapping[str, Path], key: str) -> np.ndarray | None:
