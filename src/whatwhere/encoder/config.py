@@ -331,20 +331,33 @@ class EncoderConfig(PretrainedConfig):
 
     def _wrong_scheme(self) -> Iterator[str]:
         """Yield a sentence for each reason why the parts of the position scheme do not fit together."""
-        heads = self.num_attention_heads
-        absolute = self.absolute
-        relative = self.relative
-        untied = self.untied
-        special = self.relative_special
+        yield from self._wrong_rotation()
+        yield from self._wrong_biases()
+        yield from self._wrong_table()
+        yield from self._wrong_segments()
+        yield from self._wrong_draws()
+        if self.absolute == "low_rank" and self.table_rank is None:
+            yield "absolute=low_rank needs table_rank, the rank of the table; got none."
+        if self.absolute != "low_rank" and (rank := self.table_rank) is not None:
+            yield f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={rank}."
+        smaller = min(self.max_position_embeddings, self.table_width or self.position_width)
+        if self.table_rank is not None and self.table_rank > smaller:
+            yield f"table_rank must be at most {smaller}, the smaller side of the table; got {self.table_rank}."
+        if self.table_width is not None and self.absolute == "none":
+            yield f"table_width={self.table_width} needs a position table: set absolute to learned."
+
+    def _wrong_rotation(self) -> Iterator[str]:
+        """Yield a sentence for each reason why a rotation or untied positions cannot be had."""
         if self.rotation != "none" and self.d_head % 2:
+            heads = self.num_attention_heads
             widths = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
             yield f"rotation needs an even width per head: {widths}"
-        if untied in ("position", "crossed") and absolute == "none":
-            yield f"untied={untied} needs a position table: set absolute to learned."
-        if untied == "free" and absolute != "none":
-            yield f"untied=free takes the place of a table: set absolute=none; got absolute={absolute}."
-        if untied != "none" and self.position_size:
-            yield f"untied={untied} works on one stream: set position_size=0; got {self.position_size}."
+        if self.untied in ("position", "crossed") and self.absolute == "none":
+            yield f"untied={self.untied} needs a position table: set absolute to learned."
+        if self.untied == "free" and self.absolute != "none":
+            yield f"untied=free takes the place of a table: set absolute=none; got absolute={self.absolute}."
+        if self.untied != "none" and self.position_size:
+            yield f"untied={self.untied} works on one stream: set position_size=0; got {self.position_size}."
         for key in ("rope_theta", "rotation_share"):
             if self.rotation == "none" and (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
                 yield f"{key}={value} needs a rotation: set rotation=rope, or {key}={default:g}."
@@ -356,15 +369,20 @@ class EncoderConfig(PretrainedConfig):
             yield f"rotation_scaling={scaling} is for rotation=rope of at least 4 columns a head: set it to none."
         if not (1 < factor < math.inf if scaling != "none" else factor == 1):
             yield f"rotation_factor is above 1 with a rotation_scaling, and 1 without; got {factor} with {scaling}."
-        for key, used in {"relative_special": special != "none", "relative_shared": self.relative_shared}.items():
+
+    def _wrong_biases(self) -> Iterator[str]:
+        """Yield a sentence for each reason why biases, pair terms or resets do not fit together."""
+        relative = self.relative
+        parts = {"relative_special": self.relative_special != "none", "relative_shared": self.relative_shared}
+        for key, used in parts.items():
             if relative == "none" and used:
                 yield f"{key} needs a relative bias: set relative to t5."
         if (terms := self.pair_terms) != "none":
-            others = {"relative": relative, "rotation": self.rotation, "untied": untied, "reset": self.reset}
+            others = {"relative": relative, "rotation": self.rotation, "untied": self.untied, "reset": self.reset}
             for key, value in others.items():
                 if value != "none":
                     yield f"pair_terms={terms} is the whole relative scheme: set {key}=none; got {value}."
-            if self.stream_qk == "joint" or (absolute != "none" and not self.position_size):
+            if self.stream_qk == "joint" or (self.absolute != "none" and not self.position_size):
                 yield (
                     f"pair_terms={terms} needs a score of the words alone: set absolute=none, or position_size "
                     "and stream_qk=separate."
@@ -376,19 +394,23 @@ class EncoderConfig(PretrainedConfig):
             )
         if self.residual == "normalized" and self.block == "bert":
             yield "residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream."
-        if self.reset != "none" and untied not in ("position", "free") and relative == "none":
+        if self.reset != "none" and self.untied not in ("position", "free") and relative == "none":
             yield f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias."
-        if self.reset != "none" and untied == "crossed":
+        if self.reset != "none" and self.untied == "crossed":
             yield "reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none."
-        if self.reset != "none" and special != "none":
+        if self.reset != "none" and self.relative_special != "none":
             yield "reset and relative_special both say what special tokens get. Choose one of them."
         if (slopes := self.alibi_slopes) is not None:
             if relative != "alibi":
                 yield f"alibi_slopes needs relative=alibi; got relative={relative}."
-            if len(slopes) != heads or not all(0 < slope < math.inf for slope in slopes):
+            if len(slopes) != (heads := self.num_attention_heads) or not all(0 < slope < math.inf for slope in slopes):
                 yield f"alibi_slopes must be {heads} positive numbers, one for each head; got {slopes}."
         if self.tisa_kernels is not None and relative != "tisa":
             yield f"tisa_kernels needs relative=tisa; got relative={relative}."
+
+    def _wrong_table(self) -> Iterator[str]:
+        """Yield a sentence for each reason why a position table cannot start as the fields say."""
+        absolute = self.absolute
         if absolute == "mds" and self.table_file is None:
             yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
         if absolute != "mds" and self.table_file is not None:
@@ -406,17 +428,6 @@ class EncoderConfig(PretrainedConfig):
                 yield f"table_scale needs {kinds}; got absolute={absolute}, table_start={self.table_start}."
             if not 0 < self.table_scale < math.inf:
                 yield f"table_scale must be a positive number; got {self.table_scale}."
-        yield from self._wrong_segments()
-        yield from self._wrong_draws()
-        if absolute == "low_rank" and self.table_rank is None:
-            yield "absolute=low_rank needs table_rank, the rank of the table; got none."
-        if absolute != "low_rank" and self.table_rank is not None:
-            yield f"table_rank belongs to absolute=low_rank; got absolute={absolute}, table_rank={self.table_rank}."
-        smaller = min(self.max_position_embeddings, self.table_width or self.position_width)
-        if self.table_rank is not None and self.table_rank > smaller:
-            yield f"table_rank must be at most {smaller}, the smaller side of the table; got {self.table_rank}."
-        if self.table_width is not None and absolute == "none":
-            yield f"table_width={self.table_width} needs a position table: set absolute to learned."
 
     def _wrong_segments(self) -> Iterator[str]:
         """Yield a sentence for each reason why segments cannot be read as the fields say."""
@@ -447,8 +458,7 @@ class EncoderConfig(PretrainedConfig):
                 yield f"{key}={value:g} has no use with position_draws={kind}: {other}."
         if kind == "none":
             return
-        names = "relative", "pair_terms", "rotation", "untied"
-        parts = {key: getattr(self, key) for key in names}
+        parts = {key: getattr(self, key) for key in ("relative", "pair_terms", "rotation", "untied")}
         if used := [f"{key}={value}" for key, value in parts.items() if value != "none"]:
             yield f"position_draws={kind} needs positions in the table alone; got {', '.join(used)}. Set it to none."
         if not hasattr(TABLES.get(self.absolute), "at"):
