@@ -7,7 +7,6 @@ import typer
 
 from ..run.errors import check_utf8
 from ..run.files import check_writable
-from ..run.reference import REFERENCE
 from ..run.text_tables import table_lines
 from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig, StudyKeys
 from ..training.training_keys import SchemeKeys
@@ -235,79 +234,15 @@ def attention(
     check_page_file(out, "attention.html")
     texts = _texts(text or [], file or [])
     check_model(model, scheme)
-    from ..analysis.record_context import RecordContext
-    from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
-    from ..models.open import open_model
-    from ..report.explorer import ExplorerModel, ExplorerText
-    from ..report.pages import write_attention_page
-    from ..study.machine import versions
-    from ..study.training_records import learning_records, undertrained_message
+    from ..study.attention_run import run_attention
     from ..training.scheme_settings import use_scheme
 
-    made_up = [repeated_text()] if repeat or not texts else []
-    texts += made_up
     check_writable(out)
     use_scheme(scheme)
-    opened = open_model(model, attention="eager")
-    encoder = opened.model
-    tokenizer = opened.tokenizer
-    folder = opened.folder
-    most = opened.max_tokens
-    texts_read = []
-    maps = None
-    for title, words in texts:
-        ids = tokenizer(words, verbose=False)["input_ids"]
-        if not len(ids) or len(ids) <= tokenizer.num_special_tokens_to_add():
-            raise ValueError(f"The text “{title}” has no token. Give some words.")
-        if most is not None and len(ids) > most:
-            if not truncate and (title, words) not in made_up:
-                raise ValueError(
-                    f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
-                    "there: --truncate."
-                )
-            ids = tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
-        maps = text_maps(encoder, ids, shown_tokens(tokenizer, ids), title)
-        texts_read.append(ExplorerText(title, maps.tokens, maps.levels()))
-    assert maps is not None
-    config = encoder.config
-    name = _name(model)
-    unlearned = undertrained_message(learning_records(tokenizer, folder, RecordContext(name)), name)
-    place = "Folder" if Path(model).is_dir() else "Hub name"
-    facts = [
-        ("Shipped model" if model == REFERENCE else place, model),
-        ("Class", type(encoder).__name__),
-        ("Preset", str(getattr(config, "preset", "") or "")),
-        ("Positions", str(most or "any")),
-        ("Terms", ", ".join(maps.weights)),
-        ("Learned", unlearned),
-    ]
-    path = write_attention_page(
-        out,
-        ExplorerModel(name, None, texts_read, LEVELS, maps.missing),
-        facts=[f for f in facts if f[1]],
-        versions=list(versions().items()),
-    )
-    result = {
-        "report": str(path),
-        "tokens": [len(t.tokens) for t in texts_read] if len(texts_read) > 1 else len(texts_read[0].tokens),
-        "terms": list(maps.weights),
-        "missing": maps.missing or None,
-        "undertrained": unlearned or None,
-        "layers": len(maps.weights["total"]),
-        "heads": maps.weights["total"].shape[1],
-        "bytes": path.stat().st_size,
-    }
-    remarks = "".join(f"{line.replace('`', '')}\n" for line in (unlearned, maps.missing) if line)
-    emit(result, as_json, f"{remarks}The page is {path} ({result['bytes'] / 1e6:.1f} MB): open it in a browser.")
-
-
-def _name(model: str) -> str:
-    """Return the name of a model for a page: its folder's, for a model of a study with its seed."""
-    path = Path(model).resolve() if Path(model).is_dir() else Path(model)
-    from ..models.open import name_and_seed
-
-    name, seed = name_and_seed(path)
-    return name if seed is None else f"{name}, seed {seed}"
+    result = run_attention(model, out, texts, repeat=repeat, truncate=truncate)
+    sentences = [result[key].replace("`", "") for key in ("undertrained", "missing") if result[key]]
+    page = f"The page is {result['report']} ({result['bytes'] / 1e6:.1f} MB): open it in a browser."
+    emit(result, as_json, "\n".join([*sentences, page]))
 
 
 def _texts(texts: list[str], files: list[Path]) -> list[tuple[str, str]]:

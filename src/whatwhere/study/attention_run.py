@@ -1,0 +1,98 @@
+"""`whatwhere attention`: what every head of a model looks at in given texts, on one page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..analysis.record_context import RecordContext
+from ..analysis.texts import LEVELS, TextMaps, repeated_text, shown_tokens, text_maps
+from ..models.open import OpenModel, name_and_seed, open_model
+from ..report.explorer import ExplorerModel, ExplorerText
+from ..report.pages import write_attention_page
+from ..run.reference import REFERENCE
+from .machine import versions
+from .training_records import learning_records, undertrained_message
+
+Text = tuple[str, str]  # title and words
+
+
+def run_attention(
+    model: str, out: Path, texts: Sequence[Text], *, repeat: bool = False, truncate: bool = False
+) -> dict[str, Any]:
+    """Read texts with a model, draw the page of its attention, and return what `whatwhere attention` prints.
+
+    Args:
+        model: folder of a model, a name on the Hub, or `reference`.
+        out: file of the page.
+        texts: title and words of each.
+        repeat: also a made-up text of the shape A + B + A; alone where there are no texts.
+        truncate: cut texts that are longer than the model reads; a made-up one is always cut.
+
+    Raises:
+        ValueError: no model, or a text that it cannot read.
+    """
+    made_up = [repeated_text()] if repeat or not texts else []
+    opened = open_model(model, attention="eager")
+    tokenizer = opened.tokenizer
+    most = opened.max_tokens
+    texts_read = []
+    maps = None
+    for title, words in (*texts, *made_up):
+        is_cut = truncate or (title, words) in made_up
+        ids = _token_ids(tokenizer, (title, words), most, is_cut, model)
+        maps = text_maps(opened.model, ids, shown_tokens(tokenizer, ids), title)
+        texts_read.append(ExplorerText(title, maps.tokens, maps.levels()))
+    assert maps is not None
+    name = _name_on_page(model)
+    unlearned = undertrained_message(learning_records(tokenizer, opened.folder, RecordContext(name)), name)
+    facts = _facts_of_page(model, opened, maps, unlearned)
+    explored = ExplorerModel(name, None, texts_read, LEVELS, maps.missing)
+    path = write_attention_page(out, explored, facts=facts, versions=list(versions().items()))
+    return {
+        "report": str(path),
+        "tokens": [len(t.tokens) for t in texts_read] if len(texts_read) > 1 else len(texts_read[0].tokens),
+        "terms": list(maps.weights),
+        "missing": maps.missing or None,
+        "undertrained": unlearned or None,
+        "layers": len(maps.weights["total"]),
+        "heads": maps.weights["total"].shape[1],
+        "bytes": path.stat().st_size,
+    }
+
+
+def _token_ids(tokenizer: Any, text: Text, most: int | None, is_cut: bool, model: str) -> Any:
+    """Return the ids of a text's tokens, cut to the `most` that the model reads where `is_cut` allows it."""
+    title, words = text
+    ids = tokenizer(words, verbose=False)["input_ids"]
+    if not len(ids) or len(ids) <= tokenizer.num_special_tokens_to_add():
+        raise ValueError(f"The text “{title}” has no token. Give some words.")
+    if most is None or len(ids) <= most:
+        return ids
+    if not is_cut:
+        raise ValueError(
+            f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
+            "there: --truncate."
+        )
+    return tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
+
+
+def _facts_of_page(model: str, opened: OpenModel, maps: TextMaps, unlearned: str) -> list[tuple[str, str]]:
+    """Return the rows of the page's table of facts; those without a value are left out."""
+    place = "Folder" if Path(model).is_dir() else "Hub name"
+    encoder = opened.model
+    facts = [
+        ("Shipped model" if model == REFERENCE else place, model),
+        ("Class", type(encoder).__name__),
+        ("Preset", str(getattr(encoder.config, "preset", "") or "")),
+        ("Positions", str(opened.max_tokens or "any")),
+        ("Terms", ", ".join(maps.weights)),
+        ("Learned", unlearned),
+    ]
+    return [fact for fact in facts if fact[1]]
+
+
+def _name_on_page(model: str) -> str:
+    """Return the name of a model for a page: its folder's, for a model of a study with its seed."""
+    path = Path(model).resolve() if Path(model).is_dir() else Path(model)
+    name, seed = name_and_seed(path)
+    return name if seed is None else f"{name}, seed {seed}"
