@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from whatwhere.records.intervals import seed_interval
+from whatwhere.records.intervals import UNBOUNDED, Range, seed_interval
 from whatwhere.records.record import Record, read_records, select
 
 NAME = re.compile(r"(?P<residual>[a-z]+)-t5x(?P<t5>\d+(\.\d+)?)-table(?P<table>\d+(\.\d+)?)")
@@ -25,6 +25,7 @@ QUANTITIES = {
     "absolute": ("Weight on the 8 tokens on each side, absolute term alone{even}", True),
     "relative": ("Weight on the 8 tokens on each side, relative term alone{even}", True),
 }
+SPANS = {"position": (-0.25, 1.0), "two": (0.0, 1.0), "loss": UNBOUNDED, "absolute": (0.0, 1.0), "relative": (0.0, 1.0)}
 COLOURS, SYMBOLS = ("#0072B2", "#D55E00", "#009E73", "#555555"), ("circle", "square")  # by table rate; REPORT's palette
 LEFT, RIGHT, TOP, WIDTH, HEIGHT, GAP_X, GAP_Y = 62, 24, 128, 330, 132, 40, 58  # pixels
 EVEN = " (dashed: equal attention to all)"
@@ -35,9 +36,10 @@ Place = tuple[str, float, float]  # residual, T5 rate, table rate
 
 @dataclass(frozen=True)
 class Mean:
-    """Values of the seeds, by seed; their mean; Student's interval between them, None of one seed."""
+    """Values of the seeds, by seed; their mean; the interval between them, inside their range, None of one seed."""
 
     each: dict[int, float]
+    span: Range = UNBOUNDED
 
     @property
     def value(self) -> float:
@@ -45,7 +47,7 @@ class Mean:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return seed_interval(list(self.each.values()))
+        return seed_interval(list(self.each.values()), self.span)
 
 
 def places(records: Sequence[Record]) -> dict[str, Place]:
@@ -78,7 +80,7 @@ def quantities(records: Sequence[Record], model: str) -> dict[str, Mean]:
         "absolute": _final([r for r in near if r.part == "absolute"]),
         "relative": _final([r for r in near if r.part == "relative"]),
     }
-    return {name: Mean({r.seed or 0: r.value for r in rs}) for name, rs in found.items() if rs}
+    return {name: Mean({r.seed or 0: r.value for r in rs}, SPANS[name]) for name, rs in found.items() if rs}
 
 
 def _final(records: Sequence[Record]) -> list[Record]:

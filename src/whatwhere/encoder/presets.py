@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 # Residual of each block, equal for all its presets, so that a study compares position schemes alone. NeoBERT's adds to
-# the normalised stream, which has the lower mean loss (of dstg, rope and rp: docs/method.md); BERT's normalises the
+# the normalised stream, level with the other in mean loss (of dstg, rope and rp: docs/method.md); BERT's normalises the
 # sum. The default of `EncoderConfig` is "stream", with which saved configurations without the key were trained.
 RESIDUALS = {"neobert": "normalized", "bert": "stream"}
 
