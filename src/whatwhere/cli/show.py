@@ -156,14 +156,10 @@ def _value(claim: dict[str, Any]) -> str:
     return f"{claim['value']:.3f}{bounds}"
 
 
-@verb(options={SchemeKeys: "scheme"})
+@verb(options={PretrainKeys: "", SchemeKeys: "scheme"})
 def presets(size: str = "paper", *, scheme: str | None, as_json: Json = False) -> None:
     """List the encoders this version builds: streams, terms of the attention scores, costs, longest input, backends
-    that train them.
-
-    Args:
-        size: tiny, small or paper: the widths, layers and length that are counted.
-    """
+    that train them."""
     if scheme is None:
         check_preset("dstg", size)
         rows = kept_rows(size)
