@@ -15,13 +15,14 @@ NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who"
 SHOWN = ("claims", "report/figures")
 # A function's docstring begins with one of these. A new verb is welcome; a noun is not.
 VERBS = set(
-    "Add Answer Append Apply Approximate Arrange Ask Average Build Change Choose Close Collect Compare Compose Compute "
-    "Connect Continue Copy Count Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract Fetch "
-    "Find Fine-tune Fit Flatten Forget Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay "
-    "Leave Let Limit List Load Log Look Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack "
-    "Parse Pass Pool Predict Pretrain Print Probe Put Raise Read Refuse Register Remember Remove Render Replace "
-    "Restore Retry Return Round Run Save Say Scale Score Seed Select Set Shard Share Show Spend Split Stack Start Stop "
-    "Subtract Sum Take Tell Time Tokenise Train Transform Trust Turn Update Wait Write Yield".split()
+    "Add Answer Append Apply Approximate Arrange Ask Average Build Change Choose Close Collect Compare Compose "
+    "Compute Connect Continue Copy Count Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract "
+    "Fetch Find Fine-tune Fit Flatten Flush Forget Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join "
+    "Judge Keep Lay Leave Let Limit List Load Lock Log Look Make Map Mark Mask Measure Merge Move Name Normalise "
+    "Number Open Order Pack Parse Pass Pool Predict Pretrain Print Probe Put Raise Read Record Refuse Register "
+    "Remember Remove Render Reorder Replace Restore Retry Return Round Run Save Say Scale Score Seed Select Set Shard "
+    "Share Show Spend Split Stack Start Stop Subtract Sum Take Tell Time Tokenise Train Transform Trust Turn Update "
+    "Wait Write Yield".split()
 )
 # Participles and pronouns that were names of variables, fields and functions before nouns took their place.
 NO_NOUNS = set("found said held kept own each there young begun seen asked taken given who here".split())
