@@ -9,13 +9,13 @@ from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBe
 
 import whatwhere as ww
 from whatwhere.encoder import EncoderConfig
-from whatwhere.training.environment import bf16_pays
+from whatwhere.training.environment import is_bf16_faster
 
 from .timing import DEVICE
 
 VOCAB = {"full": 30_522, "quick": 30_522, "micro": 300}  # bert-base-uncased
 MASKED = 0.15
-PRECISION = "bf16" if bf16_pays(DEVICE) else "float32"
+PRECISION = "bf16" if is_bf16_faster(DEVICE) else "float32"
 
 
 def autocast(precision: str = PRECISION) -> AbstractContextManager[Any]:

@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 def in_float32(monkeypatch):
     """Trainings in this process and in float32, whatever this machine is faster with."""
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
-    monkeypatch.setattr("whatwhere.training.setup.bf16_pays", lambda device: False)
+    monkeypatch.setattr("whatwhere.training.setup.is_bf16_faster", lambda device: False)
 
 
 def records_of(*arguments):

@@ -278,7 +278,7 @@ def test_probed_states_are_those_of_the_model(encoder, theirs):
 def in_float32(monkeypatch):
     """Trainings in this process and in float32, whatever this machine is faster with."""
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
-    monkeypatch.setattr("whatwhere.training.setup.bf16_pays", lambda device: False)
+    monkeypatch.setattr("whatwhere.training.setup.is_bf16_faster", lambda device: False)
 
 
 def test_linguistic_is_a_probe_of_hidden_states(encoder, data, tmp_path):

@@ -15,7 +15,7 @@ from ..models.tensors import default_device
 from ..run.processes import cores
 from ..run.remote import cpu_name
 from ..run.thread_waiting import wait_policy
-from ..training.environment import bf16_pays
+from ..training.environment import is_bf16_faster
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
 EXTRAS = {  # package: (what it is for, the extra of ours that brings it)
@@ -57,7 +57,7 @@ def backend_state(name: str) -> str:
     In the precision that trainings choose here: a compiler can refuse bfloat16 alone. Padding is masked.
     """
     device = default_device()
-    in_precision_of_training = torch.autocast(device.type, torch.bfloat16, enabled=bf16_pays(device))
+    in_precision_of_training = torch.autocast(device.type, torch.bfloat16, enabled=is_bf16_faster(device))
     model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1))
     model.to(device)  # type: ignore[arg-type]
     ids = torch.tensor([[2, 7, 8, 9, 3, 0]], device=device)
@@ -92,7 +92,7 @@ def diagnose(folder: Path) -> dict[str, Any]:
         "machine": machine(),
         "memory_free_bytes": psutil.virtual_memory().available,
         "disk_free_bytes": shutil.disk_usage(folder).free,
-        "bf16": bf16_pays(default_device()),
+        "bf16": is_bf16_faster(default_device()),
         "threads": torch.get_num_threads(),
         "wait_policy": wait_policy(),
         "backends": {name: backend_state(name) for name in BACKENDS},

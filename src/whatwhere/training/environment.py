@@ -36,7 +36,7 @@ def warn_of_single_process() -> None:
         )
 
 
-def bf16_pays(device: torch.device) -> bool:
+def is_bf16_faster(device: torch.device) -> bool:
     """Return whether bfloat16 is faster than float32: on CUDA, and on CPUs with AVX512-BF16 or AMX."""
     if device.type != "cpu":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from ..encoder import EncoderForMaskedLM
 from ..run.memory import keep_freed_memory
-from .environment import bf16_pays, check_trackers, must_join_on_cpu, process_group_state
+from .environment import check_trackers, is_bf16_faster, must_join_on_cpu, process_group_state
 from .optimizers import make_optimizers
 from .sharding import check_launcher, gather_model, rows_of_micro_batch, shard
 from .training_keys import LoopConfig
@@ -120,7 +120,7 @@ def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:
     AcceleratorState._reset_state()  # it would refuse another precision than an earlier training's here
     in_bf16 = config.precision == "bf16"
     if config.precision == "auto":
-        in_bf16 = bf16_pays(process_group_state().device)
+        in_bf16 = is_bf16_faster(process_group_state().device)
     return Accelerator(
         cpu=must_join_on_cpu(),
         mixed_precision="bf16" if in_bf16 else "no",
