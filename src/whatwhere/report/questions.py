@@ -51,9 +51,10 @@ def _select_records(run: Run, records: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Question:
-    """Section of a page: a question, what leads to its answer, what is drawn and listed; its fields as in `Section`.
+    """Section of a page: a question with its figures and tables.
 
-    kind: page that asks it. files: modules whose figures and tables answer it, in their order.
+    Its fields are as in `Section`. kind: page that asks it. files: modules whose figures and tables answer it, in their
+    order.
     """
 
     kind: str

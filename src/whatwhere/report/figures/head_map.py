@@ -127,8 +127,10 @@ def _worth(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Point
 
 
 def _counts(run: Run, model: str, doubt: str = "") -> str:
-    """How many heads follow which term, from the fewest to the most over seeds; by the change of attention alone where
-    no head was ablated alone."""
+    """Return a title with the number of heads that follow each term, from the fewest to the most over seeds.
+
+    The change of attention alone decides where no head was ablated alone.
+    """
     of_seeds = [list(labels(run.table, model, seed).values()) for seed in seeds_of(run, model)]
     verb = "follow"
     if not all(of_seeds):

@@ -23,11 +23,11 @@ Draw = Callable[[Run], Figure | None]
 
 @dataclass(frozen=True)
 class Form:
-    """A declared figure: the decorator of a function that gives what is drawn, and whose docstring says what that is.
+    """Decorator that turns a function of a run into a figure; the function's docstring is the caption.
 
-    caption, columns: of the table. title: the rule of the finding, over what is drawn. records, width: as in `Figure`.
-    metric: the metric whose name heads a column and whose sample is told, by default the first of `records`.
-    gaps: what fills the `{gaps}` of the docstring. source: the decorated function.
+    caption, columns: title and columns of the table. title: the rule of the finding, over what is drawn. records,
+    width: as in `Figure`. metric: the metric whose name heads a column and whose sample is told, by default the first
+    of `records`. gaps: what fills the `{gaps}` of the docstring. source: the decorated function.
     """
 
     id: str
@@ -66,12 +66,12 @@ class Form:
         return f"{self.caption}, of runs that differ" if run.apart else self.title(run, drawn)
 
     def words(self, run: Run, drawn: Any) -> str:
-        """Say what is drawn."""
+        """Return the caption: the docstring with its gaps filled."""
         text = cleandoc(self.source.__doc__ or "").replace("\n", " ")
         return text.format_map(self.gaps(run, drawn)) if self.gaps else text
 
     def sampled(self, run: Run, drawn: Any, points: Iterable[Point], paper: bool = False) -> str:
-        """Say what is drawn, with the sample behind the first sentence.
+        """Return the caption with the sample size, behind its first sentence.
 
         Words on hollow marks stay only where there are marks of a paper.
         """
