@@ -58,18 +58,21 @@ class Deaths:
         return self._causes.get((address, self.processes.get(address))) == MEMORY
 
     def is_busy(self, address: str) -> bool:
-        """Return whether a worker does one of these jobs, as far as it has told."""
+        """Return whether a worker last reported one of these jobs as running."""
         return address in list(self._busy.values())
 
     def record_loss(self, address: str) -> None:
-        """Remember that a worker is gone that did not retire."""
+        """Record that a worker was lost without retiring."""
         for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `forget`
             if busy == address:
                 self._deaths[number].append((address, self.processes.get(address)))
                 self._busy.pop(number, None)  # the next process at this address has not begun the job
 
     def wait_for_loss(self, number: int, address: str) -> None:
-        """Wait until the scheduler has told of a death at a job; return immediately if the worker did another job."""
+        """Wait until the scheduler reports that a worker died during a job.
+
+        Return immediately if the worker did another job, and after SECONDS_TO_ASK at the latest.
+        """
         until = time.monotonic() + SECONDS_TO_ASK
         while self._busy.get(number) == address and self.last_worker(number) != address and time.monotonic() < until:
             time.sleep(0.02)

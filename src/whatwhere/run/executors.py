@@ -55,7 +55,7 @@ class ThisProcess:
         self.make_context = make_context
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
-        """Do a job, and return a future that holds its result."""
+        """Run the job now and return its finished future."""
         finished: Future[Any] = Future()
         with self.make_context(), limit_threads(job.threads):
             finished.set_result(job.work(*job.args, progress_of(self.show, number, job.label)))

@@ -138,7 +138,7 @@ def flush_file(path: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Wait until every file of a folder is on the disk, and the names of all."""
+    """Flush every file of a folder, and the folder itself, to disk."""
     for path in [folder, *folder.rglob("*")]:
         if path.is_file():
             flush_file(path)

@@ -76,11 +76,11 @@ class RunFolder:
     @classmethod
     @contextmanager
     def open(cls, path: str | Path, kind: str) -> Iterator[Self]:
-        """Open a folder for writing, as the only command, and make it if it is missing; its jobs write by `at`.
+        """Open a run for writing under its lock, and create it if it is missing.
 
-        Temporary files of killed processes are removed. A new run leaves no listed file if the block raises ValueError
-        before it calls `keep_if_refused` or finishes a step: its input was refused. The same holds for runs that this
-        process made inside it meanwhile, unless `keep_if_outer_is_refused` was called for them.
+        Its jobs write by `at`. Temporary files of killed processes are removed. A new run leaves no listed file if the
+        block raises ValueError before it calls `keep_if_refused` or finishes a step: its input was refused. Nor do runs
+        that this process made inside it meanwhile, unless `keep_if_outer_is_refused` was called for them.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -351,8 +351,10 @@ class RunFolder:
         self._append({"done": step, **values})
 
     def keep_if_refused(self) -> None:
-        """Say that the input is found good: from now on an error leaves the files of this new run, unless a new run
-        around it is refused before `keep_if_outer_is_refused` was called."""
+        """Keep the files of this new run even if a later step raises.
+
+        A new run around this one, if refused, still removes them, unless `keep_if_outer_is_refused` was called.
+        """
         self._is_provisional = False
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:

@@ -98,7 +98,7 @@ _locked_folders: dict[Path, int] = {}  # folder that this process holds -> the t
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; the system frees the lock of a process that dies.
+    """Lock a folder for this process; the system frees the lock when the process dies.
 
     A folder that this thread holds already may be held once more.
 

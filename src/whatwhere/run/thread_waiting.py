@@ -24,8 +24,10 @@ MOST_USED = 0.25  # cores that other programs may use of a machine that counts a
 
 @dataclass(frozen=True)
 class CoreTimes:
-    """Seconds since a fixed moment: of the clock, of idle cores (sum over this process's cores), and of its own
-    work."""
+    """Clock, idle and process seconds, read at one moment.
+
+    Each counts from a fixed moment. idle: sum over the cores that this process may use. process: its own work.
+    """
 
     clock: float
     idle: float
