@@ -20,8 +20,7 @@ from .registry import BIASES, register_bias
 
 @dataclass(frozen=True)
 class Bias:
-    """Additive term of the scores in compact form: one map for the whole batch, and the values of special tokens
-    instead of it.
+    """Additive score term: one map for the batch, overridden at special tokens.
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
     column j - i + n - 1. special_values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which

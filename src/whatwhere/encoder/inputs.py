@@ -22,8 +22,11 @@ def can_read_without_sync(tensor: Tensor) -> bool:
 
 
 def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1 distances suffice;
-    each input is (b, n)."""
+    """Return whether visible tokens have consecutive positions.
+
+    Tokens that see each other are then as far apart in positions as in the row, and 2n - 1 distances suffice. Each
+    input is (b, n).
+    """
     b, n = position_ids.shape
     offset = position_ids - torch.arange(n, device=position_ids.device)
     groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other

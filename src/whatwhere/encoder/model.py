@@ -163,8 +163,10 @@ class Encoder(EncoderPreTrainedModel):
         self.post_init()
 
     def position_table(self) -> Tensor | None:
-        """Return the position table (max_position_embeddings, width) before any norm, or None for a model
-        without one, also where the table's rows are places in a segment."""
+        """Return the position table (max_position_embeddings, width), or None.
+
+        Its rows are those before any norm. A model has none without a table, or where rows are places in a segment.
+        """
         if self.position_embeddings is None or self.config.bilevel:
             return None
         return self.position_embeddings()

@@ -61,8 +61,10 @@ class PairTerms(nn.Module):
         self.scale = config.score_scale
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries (b, h, n, d_head) whose product with the words' keys is the term `semantic`, and the other
-        terms by name, (b or 1, h, n, n).
+        """Return the queries of the semantic term, and all other terms by name.
+
+        The product of the queries (b, h, n, d_head) with the words' keys is the term `semantic`; each other term is
+        (b or 1, h, n, n).
 
         q, k: queries and keys of the words, (b, h, n, d_head). Terms are in score units; names are
         `semantic_to_relative` for a word as the query, `relative_to_semantic` for a word as the key, and `relative`.
@@ -282,7 +284,10 @@ def products_by_distance(x: Tensor, vectors: Callable[[Tensor], Tensor], distanc
 
 
 def in_order(x: Tensor, order: Tensor, dim: int) -> Tensor:
-    """Return x (b, h, ..., ...) with the entries of one of its last two axes, `dim`, in an order (b, n) by example."""
+    """Reorder axis `dim` of x by a per-row order (b, n).
+
+    x: (b, h, ..., ...). dim: -2 or -1.
+    """
     index = order[:, None, :, None] if dim == -2 else order[:, None, None, :]
     return x.gather(dim, index.expand(*x.shape))
 
