@@ -81,8 +81,9 @@ class AnalysisInput:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Analysis of a model: a reader of the shared pass of the windows, or a function of the inputs; with both, the
-    reader is for models whose scores are a sum of named terms and the function for all others.
+    """Measurement of a model, by a shared reader or by a function of its own.
+
+    With both, the reader serves models whose scores are a sum of named terms, the function all others.
 
     name: its name in `left_out`. stage: when it is done, one of `STAGES`. reader: function that makes a reader for
     the model. measure: function that returns records, or records and arrays. needs: attributes of the input without

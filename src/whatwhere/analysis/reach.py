@@ -72,8 +72,10 @@ class ReachReader(WeightReader):
 
 
 def mean_distance(weights: Tensor, regular: Tensor) -> Tensor:
-    """Compute the mean distance from each regular token to the regular tokens by their weights, averaged over the
-    tokens: (b, h) in tokens; nan for a window without a regular token whose weights on them are above 0.
+    """Return how far each head looks on average, in tokens: (b, h).
+
+    The mean distance from a regular token to the regular tokens by their weights, averaged over the regular tokens; nan
+    for a window where no regular token has a weight above 0 on a regular token.
 
     weights: (b or 1, h, n, n), not negative. regular: (b, n).
     """
