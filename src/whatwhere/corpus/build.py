@@ -174,7 +174,7 @@ def _check_workers(workers: int | None) -> None:
 
 
 def saved_tokenizer(out: Path, request: Mapping[str, Any]) -> PreTrainedTokenizerFast | None:
-    """Return the tokenizer that windows in `out` were begun with, if it was loaded or made by the same request.
+    """Return the saved tokenizer of unfinished windows if this request would make the same one.
 
     Raises:
         ValueError: its files are damaged.

@@ -290,9 +290,10 @@ def _new_folder(folder: Path) -> Path:
 
 
 def take_pair(parts: list[PartialCounts], whatever_size: bool = False) -> tuple[PartialCounts, PartialCounts] | None:
-    """Take two counts out of a list of which the larger has at most twice the non-zeros; None where it has no such.
+    """Remove and return two counts of similar size, or None.
 
-    So no more than about twice the largest lie in folders, and each number is added a few times.
+    The larger has at most twice the non-zeros of the smaller. So no more than about twice the largest lie in folders,
+    and each number is added a few times.
 
     whatever_size: take the two smallest.
     """

@@ -108,8 +108,9 @@ def run_heads(
     cluster: Cluster | None = None,
     model_name: str | None = None,
 ) -> dict[str, Any]:
-    """Look inside a model; return what `whatwhere heads --json` prints, and with `out` write records, arrays and
-    page.
+    """Run the analyses of `whatwhere heads`, and write a page if `out` is given.
+
+    Return what `whatwhere heads --json` prints. Beside the page stand its records and arrays.
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.

@@ -180,9 +180,9 @@ def command_of(verb: str, *words: str, scheme: str | Path | None = None) -> str:
 
 
 def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) -> float:
-    """Return the seconds that all commands on a study took: those at the last log line of each, and `current`.
+    """Return the total seconds of all commands on a study, this one included.
 
-    They ran one after another, each in a process of its own.
+    The commands ran one after another, each in a process of its own; each earlier one counts up to its last log line.
 
     Args:
         pid: Number of this process, whose command has taken `current` seconds.

@@ -108,7 +108,7 @@ class Study:
         )
 
     def is_measured(self, model: ModelOfSeed) -> bool:
-        """Return whether a model is measured, and its arrays and records are as they were written."""
+        """Return whether a model's finished measurements can be reused."""
         return self.run.is_reusable(model.step_name)
 
 

@@ -55,7 +55,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return values
 
     def given_keys(self) -> set[str]:
-        """Return the keys that were given another value than the recipe's, which is filled in where none is given."""
+        """Return the keys that the user set to something other than the default."""
         first = self.preset(self.models[0])
         defaults = self._defaults(self.recipe, self.size) | {"recipe": recipe_of(first)}
         return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}

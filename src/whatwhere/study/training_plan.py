@@ -128,7 +128,7 @@ def budget_of_minutes(
 
 
 def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:
-    """Return the feed-forward width at which each model but the first costs what the first one does.
+    """Return the feed-forward widths that match every model's cost to the first's.
 
     Raises:
         ValueError: a model has no such width.

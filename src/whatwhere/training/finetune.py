@@ -104,7 +104,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         return filled
 
     def given_keys(self) -> set[str]:
-        """Return the keys that were given another value than `_fill` fills in where none is given."""
+        """Return the keys that the user set to something other than the default."""
         defaults = DEFAULTS | {"epochs": EPOCHS}
         with suppress(ValueError):  # the encoder that the training started from is gone
             defaults["learning_rate"] = default_rate(self.start, self.from_scratch)

@@ -42,7 +42,7 @@ class Trainer(TrainingSetup):
         label: str = "training",
         progress: bool | Progress = True,
     ) -> dict[str, Any]:
-        """Train, and return the facts that all trainings' summaries share.
+        """Train to the last step and return the summary: the facts that all kinds of training share.
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
