@@ -301,7 +301,7 @@ def test_in_order_keeps_the_order_and_the_limit(windows):
     [
         ({"mask_rate": 0.0}, "mask_rate=0.0"),
         ({"mask_rate": 1.0}, "mask_rate=1.0"),
-        ({"masking": "some"}, "masking must be one of all, 80-10-10"),
+        ({"masking": "some"}, "masking='some' is unknown. Give one of all, 80-10-10"),
         ({"max_positions": 31}, "Windows of 32 tokens, but the position table has 31 rows"),
         ({"seed": -1}, "seed=-1"),
     ],
@@ -318,7 +318,7 @@ def test_an_empty_split_is_an_error(list_source, tokenizer, tmp_path):
 
 
 def test_a_batch_that_processes_cannot_share_is_an_error(windows):
-    with pytest.raises(ValueError, match="multiple of the number of processes, 2"):
+    with pytest.raises(ValueError, match="multiple of the number of processes. Give a multiple of 2"):
         MaskedBatches(windows()["train"]).micro_batch(0, 3, 0, 2)
 
 

@@ -211,9 +211,9 @@ def test_progress_is_on_stderr(list_source, documents, tokenizer, capsys):
     ("texts", "options", "wanted"),
     [
         ([], {}, "Corpus list has no text to count"),
-        (["a"], {"workers": 0}, "workers=0 must be at least 1"),
-        (["a"], {"groups": 0}, "n_groups=0 must be at least 1"),
-        (["a"], {"align": "end"}, "align must be one of start, relative"),
+        (["a"], {"workers": 0}, "workers=0 leaves nobody to count. Give 1"),
+        (["a"], {"groups": 0}, "n_groups=0 is too small. Give 1 or more"),
+        (["a"], {"align": "end"}, "align='end' is unknown. Give one of start, relative"),
     ],
 )
 def test_bad_input_is_one_line(texts, options, wanted, list_source, tokenizer):

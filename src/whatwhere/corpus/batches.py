@@ -79,7 +79,9 @@ class Batches(ABC):
             ValueError: a number of rows that is not a positive multiple of `world`.
         """
         if rows < 1 or rows % world:
-            raise ValueError(f"rows={rows} must be a positive multiple of the number of processes, {world}.")
+            raise ValueError(
+                f"rows={rows} is no positive multiple of the number of processes. Give a multiple of {world}."
+            )
         chosen = []
         for sample in range(micro_step * rows + rank, (micro_step + 1) * rows, world):
             epoch, at = divmod(sample, self.total)
@@ -133,9 +135,9 @@ class MaskedBatches(Batches):
                 f"The split {window_set.split!r} has no windows. Use more text, or another held_out share."
             )
         if not 0 < mask_rate < 1:
-            raise ValueError(f"mask_rate={mask_rate} must lie between 0 and 1, for example 0.2.")
+            raise ValueError(f"mask_rate={mask_rate} does not lie between 0 and 1. Give a share such as 0.2.")
         if masking not in MASKINGS:
-            raise ValueError(f"masking must be one of {', '.join(MASKINGS)}, not {masking!r}.")
+            raise ValueError(f"masking={masking!r} is unknown. Give one of {', '.join(MASKINGS)}.")
         if window_set.length > max_positions:
             raise ValueError(
                 f"Windows of {window_set.length} tokens, but the position table has {max_positions} rows. "

@@ -144,15 +144,15 @@ def _settings(
     """What settings.json says; wrong values are refused."""
     check_not_spawned("build_windows")
     if join not in JOINS:
-        raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
+        raise ValueError(f"join={join!r} is unknown. Give one of {', '.join(JOINS)}.")
     if pieces not in (AUTO, *PIECES):
-        raise ValueError(f"pieces must be one of {', '.join((AUTO, *PIECES))}, not {pieces!r}.")
+        raise ValueError(f"pieces={pieces!r} is unknown. Give one of {', '.join((AUTO, *PIECES))}.")
     if pieces == "first" and join == "run-on":
         raise ValueError("pieces=first keeps documents apart, and join=run-on does not. Set join=none.")
     if length < 3:
         raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
     if not 0 <= held_out < 1:
-        raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
+        raise ValueError(f"held_out={held_out} is no share of the documents in [0, 1). Give for example 0.05.")
     return {
         "format": FORMAT,
         "length": length,
@@ -170,7 +170,7 @@ def _settings(
 
 def _check_workers(workers: int | None) -> None:
     if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
+        raise ValueError(f"workers={workers} leaves nobody to tokenise. Give 1 (this process) or more.")
 
 
 def saved_tokenizer(out: Path, request: Mapping[str, Any]) -> PreTrainedTokenizerFast | None:

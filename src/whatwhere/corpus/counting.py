@@ -124,7 +124,7 @@ def count_source(
     """
     check_not_spawned("count_source")
     if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
+        raise ValueError(f"workers={workers} leaves nobody to count. Give 1 (this process) or more.")
     most = LONGEST_TOKEN * positions if align == "start" else None
     keys = containing(source.beginnings(most)) if phrases else None
     sha = tokenizer_hash(tokenizer)
