@@ -154,9 +154,9 @@ def test_no_rows_give_no_counts():
         (np.array([[0.5]]), {}, "whole numbers; got float64"),
         ((np.arange(4), np.array([0, 5])), {}, "starts must rise from 0 to at most 4"),
         ((np.arange(4), np.array([0, 3, 2])), {}, "starts must rise"),
-        ([[1]], {"align": "end"}, "align must be one of start, relative, not 'end'"),
+        ([[1]], {"align": "end"}, "align='end' is unknown. Give one of start, relative"),
         ([[1]], {"special_ids": [V]}, f"special_ids has {V}"),
-        ([[1]], {"n_groups": 0}, "n_groups=0 must be at least 1"),
+        ([[1]], {"n_groups": 0}, "n_groups=0 is too small. Give 1 or more"),
         ([[1], [2]], {"groups": np.array([0])}, "groups has 1 entries, but there are more rows"),
         ([[1]], {"groups": np.array([0, 0])}, "groups has 2 entries for 1 rows"),
         ([[1]], {"groups": np.array([2]), "n_groups": 2}, "groups run from 2 to 2, but n_groups=2: 0 to 1"),
@@ -169,7 +169,7 @@ def test_bad_input_is_one_line(windows, options, wanted):
 
 
 def test_no_positions_is_an_error():
-    with pytest.raises(ValueError, match="max_positions=0 must be at least 1"):
+    with pytest.raises(ValueError, match="max_positions=0 is too small. Give 1 or more"):
         positional_counts([[1]], V, 0)
 
 

@@ -164,7 +164,7 @@ def test_corrected_statistics_have_intervals_too():
         (lambda g: jackknife(g[:1], np.sum), "Got 1"),
         (lambda g: jackknife(g[:1], len, summed=False), "Got 1"),
         (lambda g: jackknife([g[0], g[1][:3]], np.sum), r"Got shapes \[\(3, 50\), \(6, 50\)\]"),
-        (lambda g: corrected_squares(g[0], g[0][:3]), r"Got shapes \(6, 50\) and \(3, 50\)"),
+        (lambda g: corrected_squares(g[0], g[0][:3]), r"halves have shapes \(6, 50\) and \(3, 50\)"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, message):

@@ -90,7 +90,7 @@ def test_correlations_are_numpys(table, dist):
         (lambda t, d: stress(t * np.nan, d), "NaN or infinite values in 15 rows, first row 0"),
         (lambda t, d: stress(t, d * np.nan), "is nan"),
         (lambda t, d: stress(t, 0 * d), "All distances are 0"),
-        (lambda t, d: stress_of_distances(d[:4, :4], d), "Distances of 4 and 15 positions"),
+        (lambda t, d: stress_of_distances(d[:4, :4], d), "The distances are of 4 and 15 positions"),
         (lambda t, d: stress(t[0], d), r"two dimensions \(positions, width\). Got shape \(6,\)"),
     ],
 )

@@ -47,12 +47,13 @@ class Tally:
     ) -> None:
         for name, value in (("vocab_size", vocab_size), ("max_positions", max_positions), ("n_groups", n_groups)):
             if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
+                raise ValueError(f"{name}={value} is too small. Give 1 or more.")
         if align not in ALIGNMENTS:
-            raise ValueError(f"align must be one of {', '.join(ALIGNMENTS)}, not {align!r}.")
+            raise ValueError(f"align={align!r} is unknown. Give one of {', '.join(ALIGNMENTS)}.")
         if strange := [i for i in special_ids if not 0 <= i < vocab_size]:
             raise ValueError(
-                f"special_ids has {strange[0]}, but ids run from 0 to {vocab_size - 1} (vocab_size={vocab_size})."
+                f"special_ids has {strange[0]}, but ids run from 0 to {vocab_size - 1} (vocab_size={vocab_size}). "
+                "Give ids of that range."
             )
         self.vocab_size = vocab_size
         self.positions = max_positions
@@ -318,8 +319,8 @@ def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         inside = ids.ndim == starts.ndim == 1 and len(starts) and 0 <= starts[0] and starts[-1] <= len(ids)
         if not inside or (np.diff(starts) < 0).any():
             raise ValueError(
-                f"starts must rise from 0 to at most {ids.size}, the number of ids; row i is ids[starts[i]:starts[i + "
-                "1]]."
+                f"starts must rise from 0 to at most {ids.size}, the number of ids. Give row i as "
+                "ids[starts[i]:starts[i + 1]]."
             )
         yield ids, starts
     else:
@@ -372,7 +373,8 @@ class Counts:
         if self.matrix.shape[0] != self.positions * self.groups or self.documents.shape != (self.groups,):
             raise ValueError(
                 f"A matrix of {self.matrix.shape[0]} rows and documents of shape {self.documents.shape} "
-                f"do not belong to {self.groups} groups of {self.positions} positions."
+                f"do not belong to {self.groups} groups of {self.positions} positions. Give "
+                f"{self.positions * self.groups} rows, and documents of shape ({self.groups},)."
             )
 
     @property

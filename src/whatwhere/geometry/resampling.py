@@ -74,7 +74,9 @@ def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
         ValueError: shapes differ.
     """
     if a.shape != b.shape:
-        raise ValueError(f"Two halves have the same positions and vocabulary. Got shapes {a.shape} and {b.shape}.")
+        raise ValueError(
+            f"The halves have shapes {a.shape} and {b.shape}. Give two of the same positions and vocabulary."
+        )
     across = inner_products(a, b)
     norms = across.diagonal()
     return norms[:, None] + norms - (across + across.T)

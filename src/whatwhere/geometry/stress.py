@@ -41,9 +41,7 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
     dist = check_distances(dist)
     d = check_distances(d)
     if d.shape != dist.shape:
-        raise ValueError(
-            f"Distances of {len(d)} and {len(dist)} positions have no stress. Take distances of the same positions."
-        )
+        raise ValueError(f"The distances are of {len(d)} and {len(dist)} positions. Give both for the same positions.")
     total = float(np.vdot(dist, dist))
     if total == 0:
         raise TooLittleText(
