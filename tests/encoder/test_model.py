@@ -428,7 +428,7 @@ def test_vectors_of_another_shape_are_refused():
     for wrong in ({"inputs_embeds": torch.zeros(2, 3, 5)}, {"inputs_embeds": torch.zeros(1, 1, 24), "input_ids": ids}):
         with pytest.raises(ValueError, match="inputs_embeds has shape"):
             model(**wrong)
-    with pytest.raises(ValueError, match="Give input_ids .*, or inputs_embeds"):
+    with pytest.raises(ValueError, match="got no input. Give input_ids .* or inputs_embeds"):
         model()
 
 

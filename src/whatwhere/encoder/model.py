@@ -391,7 +391,9 @@ class Encoder(EncoderPreTrainedModel):
         if inputs_embeds is not None:
             check_vectors(self.config, inputs_embeds, input_ids)
         elif input_ids is None:
-            raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
+            raise ValueError(
+                "The model got no input. Give input_ids (batch, tokens) or inputs_embeds (batch, tokens, width)."
+            )
         allowed_mask = None
         if attention_mask is not None and attention_mask.dim() == 4:
             tokens = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
