@@ -81,8 +81,11 @@ def trained(corpus_file, tmp_path_factory):
         ),
         (("explain", "dstg", "--set", "model.preset=rope"), "model.preset cannot be set"),
         (("spectra", "none.npy"), "No position table at none.npy"),
-        (("probe", "nowhere"), "nowhere is no folder here, and the Hub gives no such model"),
-        (("heads", "runs/nowhere", "--ablate", "3"), "runs/nowhere is no folder here, and the Hub gives no such model"),
+        (("probe", "nowhere"), "nowhere is no folder here, and the Hub returns no such model"),
+        (
+            ("heads", "runs/nowhere", "--ablate", "3"),
+            "runs/nowhere is no folder here, and the Hub returns no such model",
+        ),
         (("probe", "nowhere", "--splits", "0"), "--splits must be at least 2; got '0'"),
         (
             ("geometry", "--corpus", "a=python-docs", "--corpus", "a=synthetic:repeat", "--out", "OUT"),

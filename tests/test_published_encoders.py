@@ -151,7 +151,7 @@ def test_names_on_the_hub_are_measured_from_its_cache(script, measured, tmp_path
     found = read_records(tmp_path / "out/records.parquet")
     assert {(r.model, r.metric) for r in found} >= {("roberta-base", m) for m in ("pca.top3", "length.lost")}
     said = capsys.readouterr().err
-    assert {r.model for r in found} == {"roberta-base"} and said.count("the Hub gives no such model") == 4
+    assert {r.model for r in found} == {"roberta-base"} and said.count("the Hub returns no such model") == 4
 
 
 def test_printed_values_meet_their_own_records(script):

@@ -68,7 +68,7 @@ def test_a_name_on_the_hub_is_continued(tmp_path, monkeypatch):
     assert extend("some/encoder", tmp_path / "long", 90)["parent"] == "some/encoder"
     table = AutoModel.from_pretrained(tmp_path / "long").embeddings.position_embeddings.weight
     assert len(table) == 92 and torch.equal(table[:42], model.embeddings.position_embeddings.weight)
-    with pytest.raises(ValueError, match="'some/other' is no file or folder here, and the Hub gives no such model"):
+    with pytest.raises(ValueError, match="'some/other' is no file or folder here, and the Hub returns no such model"):
         extend("some/other", tmp_path / "other", 90)
 
 

@@ -258,7 +258,7 @@ def test_what_is_no_whole_model_is_refused(spoil, said, ours, tmp_path):
     cases(
         a_path=("./nowhere", "No model at ./nowhere: it is no folder."),
         a_file=(__file__, "it is no folder. Give the folder of a trained model."),
-        a_hub_that_does_not_answer=("no/where", "no/where is no folder here, and the Hub gives no such model"),
+        a_hub_that_does_not_answer=("no/where", "no/where is no folder here, and the Hub returns no such model"),
     ),
 )
 def test_what_is_no_folder_is_refused(source, said):

@@ -103,7 +103,7 @@ def test_what_is_refused(study, tmp_path, monkeypatch):
         (): "No source of a table",
         ("nowhere.npy",): "No position table at nowhere.npy",
         ("no/such/place",): "No position table at no/such/place",
-        ("nobody",): r"'nobody' is no file or folder here, and the Hub gives no such model \(no such\)",
+        ("nobody",): r"'nobody' is no file or folder here, and the Hub returns no such model \(no such\)",
         ("llama",): "No position table in llama: model type 'llama' keeps none",
         ("flat",): "No model of flat has a position table: rope, rp",
         (str(tmp_path),): "No model of .* has a position table",

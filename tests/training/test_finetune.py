@@ -219,7 +219,7 @@ def test_few_positions_limit_the_length(tables, tmp_path):
     ("values", "message"),
     [
         ({"epochs": 1}, "Give one budget, steps or epochs; got steps=12 and epochs=1"),
-        ({"start": "nowhere"}, "nowhere is no folder here, and the Hub gives no such model"),
+        ({"start": "nowhere"}, "nowhere is no folder here, and the Hub returns no such model"),
         ({"lenght": 3}, "Unknown configuration key 'lenght'. Did you mean length"),
         ({"length": 500}, "length=500 tokens, but the position table has 128 rows"),
         ({"model": {"hidden_size": 64}}, "do not fit model.hidden_size=64"),
@@ -538,7 +538,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
     monkeypatch.setattr(models.AutoConfig, "from_pretrained", mock.Mock(side_effect=AssertionError("asked again")))
     with pytest.raises(
         ValueError,
-        match="nowhere is no folder here, and the Hub gives no such model .the Hub cannot be reached: no address",
+        match="nowhere is no folder here, and the Hub returns no such model .the Hub cannot be reached: no address",
     ):
         models.open_config("nowhere")
     asked_again = mock.Mock(side_effect=AssertionError("asked again"))

@@ -276,8 +276,8 @@ def _read_config(name: str, local: bool) -> Any:
                 raise
             reason = shorten(str(error), 100, placeholder=" …")
             raise ValueError(
-                f"{name} is no folder here, and the Hub gives no such model ({reason}). Check the name; for a model of "
-                "the Hub, the network too."
+                f"{name} is no folder here, and the Hub returns no such model ({reason}). Check the name; for a model "
+                "of the Hub, the network too."
             ) from None
         if local:
             check_sizes(Path(name), config)

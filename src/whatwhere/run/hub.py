@@ -97,7 +97,7 @@ def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILES, ignored
         The folder; a path that does not exist and cannot be a name on the Hub is returned unchanged.
 
     Raises:
-        ValueError: the Hub gives no such model, or as `model_source`.
+        ValueError: the Hub returns no such model, or as `model_source`.
     """
     path = Path(model_source(model))
     if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(str(model)):
@@ -109,6 +109,6 @@ def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILES, ignored
     except Exception as error:  # the network and the Hub raise classes of several libraries
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{str(model)!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the "
+            f"{str(model)!r} is no file or folder here, and the Hub returns no such model ({reason[:160]}). Check the "
             "name and the network."
         ) from None
