@@ -321,9 +321,9 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--tasks", "STS12-lokal"], "no task or benchmark 'STS12-lokal'. Did you mean STS12-local?"),
+        (["--tasks", "STS12-lokal"], "No task or benchmark 'STS12-lokal'. Did you mean STS12-local?"),
         (["--tasks", "STSBenchmrk"], "Did you mean STSBenchmark"),
-        (["--tasks", "STSB-local"], "no task or benchmark 'STSB-local'. Did you mean STSBenchmark-local?"),
+        (["--tasks", "STSB-local"], "No task or benchmark 'STSB-local'. Did you mean STSBenchmark-local?"),
         (["--tasks", "STS12-local"], "STS12-local is read from files: give their folder, --data FOLDER"),
         (
             ["--tasks", "STS12"],

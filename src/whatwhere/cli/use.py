@@ -140,8 +140,10 @@ def _texts(
 
     if text and file:
         raise ValueError("Give --text or --file, not both.")
-    if (pair and not text) or (pair_field and file is None):
-        raise ValueError("--pair goes with --text, --pair-field with --file.")
+    if pair and not text:
+        raise ValueError("--pair gives second texts, and --text no first ones. Give --pair with --text.")
+    if pair_field and file is None:
+        raise ValueError("--pair-field names a column, and --file no table. Give --pair-field with --file.")
     if file is not None and pair_field:
         rows = read_labelled(file, field, None, pair_field)
         return rows.texts, rows.pairs

@@ -220,7 +220,10 @@ def task_texts(task: GlueTask, data: Path | None, limit: int | None = None) -> T
     dev = {split: read_task(task, data, split) for split in task.splits}
     for split, rows in dev.items():
         if len(rows.labels) < FEWEST:
-            raise ValueError(f"{task.name} has {len(rows.labels)} rows in {split}, {FEWEST} are needed for two halves.")
+            raise ValueError(
+                f"{task.name} has {len(rows.labels)} rows in {split}, {FEWEST} are needed for two halves. Bring a "
+                "complete copy."
+            )
     names = [] if task.regression else label_names(train.labels, f"{task.name}, training rows")
     if len(names) > task.classes:
         raise ValueError(

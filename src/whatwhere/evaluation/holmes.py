@@ -277,7 +277,7 @@ def _tasks(config: HolmesConfig) -> list[str]:
 def _check(config: HolmesConfig) -> None:
     folders = data_sets(Path(config.data))
     if strange := [name for name in config.tasks if name not in folders]:
-        raise ValueError(f"no data set {strange[0]!r} in {config.data}. There: {', '.join(list(folders)[:8])} ...")
+        raise ValueError(f"{config.data} has no data set {strange[0]!r}. Use one of {', '.join(list(folders)[:8])} ...")
     for name in _tasks(config):
         read_data_set(folders[name], limit=2)
     if (table := table_of(config)) is not None:

@@ -152,8 +152,8 @@ def _tasks(config: MtebConfig, only: str | None = None) -> dict[str, Any]:
             except KeyError:
                 longer = [local for local in LOCAL if local.startswith(name.removesuffix("-local"))]
                 near = longer or difflib.get_close_matches(name, LOCAL, n=1) or str(error).split("'")[3:4]
-                hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(LOCAL)}, and mteb's own."
-                raise ValueError(f"no task or benchmark {name!r}. {hint}") from None
+                hint = f"Did you mean {near[0]}?" if near else f"Give one of {', '.join(LOCAL)}, or one of mteb's own."
+                raise ValueError(f"No task or benchmark {name!r}. {hint}") from None
     for name, task in tasks.items():
         if task is not None and task.metadata.modalities != ["text"]:
             raise ValueError(

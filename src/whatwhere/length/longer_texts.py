@@ -95,13 +95,15 @@ class LengthConfig(LengthKeys, EvaluationConfig):
     @model_validator(mode="after")
     def _check(self) -> "LengthConfig":
         if "mds" in self.methods and self.points is None:
-            raise ValueError("mds needs the points of a corpus with longer texts: --points FILE.npy, of geometry")
+            raise ValueError("mds needs the points of a corpus with longer texts. Give --points FILE.npy, of geometry.")
         if self.points is not None and (rows := len(read_table(self.points))) < self.to:
-            raise ValueError(f"{self.points} has {rows} rows, and --to is {self.to}. Give a table of as many positions")
+            raise ValueError(
+                f"{self.points} has {rows} rows, and --to is {self.to}. Give a table of as many positions."
+            )
         if wrong := [window for window in self.windows if window < 0]:
-            raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
+            raise ValueError(f"A window of {wrong[0]} tokens on each side is negative. Give 1 or more, or 0 for all.")
         if wrong := [window for window in self.windows if window >= self.to - 1]:
-            raise ValueError(f"a window of {wrong[0]} tokens on each side hides nothing of --to {self.to}; give less")
+            raise ValueError(f"A window of {wrong[0]} tokens on each side hides nothing of --to {self.to}. Give less.")
         return self
 
     @property
