@@ -18,7 +18,7 @@ from ..training.training_keys import MODEL, CorpusKeys, PretrainKeys, SchemeKeys
 
 ALL_PRESETS = "all"
 # Keys of a training that a study decides itself, and what to give instead.
-CHOSEN_BY_STUDY = {"preset": "give models", "seed": "give seeds, their number", "tokens": "give steps or minutes"}
+CHOSEN_BY_STUDY = {"preset": "Give models", "seed": "Give seeds, their number", "tokens": "Give steps or minutes"}
 _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 
 
@@ -125,10 +125,10 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     def _refuse_keys_of_trainings(cls, values: dict[str, Any]) -> dict[str, Any]:
         for key in values:
             if key in CHOSEN_BY_STUDY:
-                raise ValueError(f"{key} of a training is chosen by the study: {CHOSEN_BY_STUDY[key]}.")
+                raise ValueError(f"{key} of a training is chosen by the study. {CHOSEN_BY_STUDY[key]}.")
             if key not in cls.model_fields and key in PretrainKeys.model_fields:
-                advice = f"give training.{key}, for example --set training.{key}=..."
-                raise ValueError(f"{key} is a key of the trainings: {advice}")
+                advice = f"Give training.{key}, for example --set training.{key}=..."
+                raise ValueError(f"{key} is a key of the trainings. {advice}")
         return values
 
     @model_validator(mode="after")

@@ -125,8 +125,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})
         if clash:
             where = "training" if clash[0] in self.training else f"variants.{model}"
-            advice = CHOSEN_BY_STUDY.get(clash[0], f"set {clash[0]} itself")
-            raise ValueError(f"{where}.{clash[0]} is chosen by the study: {advice}.")
+            advice = CHOSEN_BY_STUDY.get(clash[0], f"Set {clash[0]} itself")
+            raise ValueError(f"{where}.{clash[0]} is chosen by the study. {advice}.")
         if model in self.widths and isinstance(training.get("model", {}), dict):
             training = _override(training, {"model": {"intermediate_size": self.widths[model]}})
         return PretrainConfig.parse({**shared, **training, "preset": self.preset(model), "seed": seed, "steps": steps})
