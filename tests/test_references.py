@@ -231,7 +231,7 @@ def test_records_of_another_version_are_left_out_and_said(folder, small_run):
     found = beside(*small_run)
     assert found.study is None and found.notes[0] == (
         "The reference study made-tiny is left out: its records have the format 'whatwhere-records-0', this version "
-        f"reads '{FORMAT}'."
+        f"reads '{FORMAT}'. Install whatwhere again."
     )
 
 

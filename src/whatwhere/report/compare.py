@@ -39,7 +39,7 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
     """
     folders = [Path(run) for run in runs]
     if len(folders) < 2:
-        raise ValueError(f"A comparison needs two studies or more, got {len(folders)}.")
+        raise ValueError(f"A comparison needs two studies or more, got {len(folders)}. Name another one.")
     studies_by_path: dict[Path, Path] = {}
     for folder in folders:
         if (before := studies_by_path.setdefault(folder.resolve(), folder)) is not folder:

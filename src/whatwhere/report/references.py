@@ -139,7 +139,9 @@ def _opened(path: Path) -> ReferenceStudy:
     facts = read_json(path, "Install whatwhere again.")
     version = facts.get("format") if isinstance(facts, dict) else None
     if version != FORMAT:
-        raise ValueError(f"its records have the format {version!r}, this version reads {FORMAT!r}.")
+        raise ValueError(
+            f"its records have the format {version!r}, this version reads {FORMAT!r}. Install whatwhere again."
+        )
     needed = {"corpus": dict, "size": str, "tokens": int | float, "seeds": list, "models": dict}
     for key, kind in needed.items():
         if not isinstance(facts.get(key), kind):
