@@ -238,9 +238,10 @@ def restore(
         weights = {name: stored.read(name, current.get(name, torch.empty(()))) for name in stored.names}
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
+        reason = str(error).splitlines()[-1].strip().rstrip(".")
+        raise ValueError(f"{checkpoint.folder} is of another model: {reason}. Delete it.") from None
     if misfits := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
-        raise ValueError(f"{checkpoint.folder} is of another model: {misfits[0]} does not match.")
+        raise ValueError(f"{checkpoint.folder} is of another model: {misfits[0]} does not match. Delete it.")
     random_names = [name for name in optimizer_files.names if name.startswith("random.")]
     random_states = {name.removeprefix("random."): optimizer_files.read(name, torch.empty(())) for name in random_names}
     optimizer_files.names = [name for name in optimizer_files.names if name not in random_names]

@@ -138,7 +138,8 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
             names = [key for key in config.to_dict() if not key.startswith("_")]
             for key, value in self.model.items():
                 if key not in names:
-                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{suggest_name(key, names)}")
+                    advice = suggest_name(key, names) or " Use a field of the encoder's config.json."
+                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{advice}")
                 setattr(config, key, value)
         config.id2label = classes
         config.label2id = {name: number for number, name in classes.items()}
