@@ -76,7 +76,7 @@ from whatwhere.run import files
         ),
     ),
 )
-def test_corpora(tmp_path, name, content, said):
+def test_damaged_corpora_are_refused(tmp_path, name, content, said):
     path = put(tmp_path, name, content)
     refused(lambda: list(open_source(path)), path, said)
 
@@ -163,7 +163,7 @@ def test_one_endless_line_of_a_table_is_refused(tmp_path, monkeypatch, kind):
         null_for_a_text=("t.jsonl", {"t": None, "l": 1}, "'t' holds NoneType, not text"),
     ),
 )
-def test_labelled_tables(tmp_path, name, content, said):
+def test_damaged_labelled_tables_are_refused(tmp_path, name, content, said):
     path = put(tmp_path, name, content)
     refused(lambda: read_labelled(path, "t", "l"), path, said)
 
@@ -347,7 +347,7 @@ def published(text):
         ),
     ),
 )
-def test_data_of_evaluations(tmp_path, reader, said):
+def test_damaged_data_of_evaluations_are_refused(tmp_path, reader, said):
     read, files = reader
     for name, content in files.items():
         put(tmp_path, name, content)

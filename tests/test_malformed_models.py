@@ -67,7 +67,7 @@ def test_broken_checkpoints_are_named_and_skipped(tmp_path, name, content, said)
         gone=(None,),
     ),
 )
-def test_states_of_optimizers(tmp_path, states):
+def test_damaged_states_of_optimizers_are_refused(tmp_path, states):
     module = torch.nn.Linear(2, 2)
     module.all_tied_weights_keys = {}
     folder = tmp_path / "step-3"
@@ -207,7 +207,7 @@ def test_model_code_runs_only_when_named(model, tmp_path):
         settings_nested=("tokenizer_config.json", DEEP),
     ),
 )
-def test_a_tokenizer_of_nonsense(model, name, content):
+def test_a_damaged_tokenizer_is_refused(model, name, content):
     put(model, name, content)
     refused(lambda: open_tokenizer(str(model)), model)
     refused(lambda: load_tokenizer(model), model)
@@ -224,7 +224,7 @@ def test_a_tokenizer_of_nonsense(model, name, content):
         a_pipe=(None, "No tokenizer at"),
     ),
 )
-def test_a_vocabulary_of_nonsense(tmp_path, content, said):
+def test_a_damaged_vocabulary_is_refused(tmp_path, content, said):
     path = put(tmp_path, "vocab.txt", content)
     refused(lambda: load_tokenizer(path), path, said)
 
@@ -252,7 +252,7 @@ def test_a_vocabulary_of_nonsense(tmp_path, content, said):
         a_folder=(...,),
     ),
 )
-def test_tables_of_numbers(tmp_path, content):
+def test_damaged_tables_of_numbers_are_refused(tmp_path, content):
     path = put(tmp_path, "t.npy", content)
     done = whatwhere("spectra", str(path))
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and str(path) in done.stderr, done.stderr

@@ -136,7 +136,7 @@ def study(tmp_path_factory) -> Path:
     ),
 )
 @pytest.mark.parametrize("verb", ["report", "claims"])
-def test_records(tmp_path, verb, content, said):
+def test_damaged_records_are_refused(tmp_path, verb, content, said):
     path = put(tmp_path, "records.parquet", content)
     done = whatwhere(verb, str(tmp_path))
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and str(path) in done.stderr and said in done.stderr
@@ -148,7 +148,7 @@ def test_records(tmp_path, verb, content, said):
     "content",
     cases(nested=(DEEP,), cut_off=('{"a": [1',)),
 )
-def test_json_of_a_run(tmp_path, study, name, content):
+def test_damaged_json_of_a_run_is_refused(tmp_path, study, name, content):
     folder = shutil.copytree(study, tmp_path / "study")
     path = put(folder, name, content)
     done = whatwhere("report", str(folder))
@@ -202,7 +202,7 @@ def test_strange_facts_give_a_page_or_an_error(tmp_path, study, name):
         of_objects=(npz(scores=array(HUGE | {"descr": "|O", "shape": (1,)})),),
     ),
 )
-def test_arrays_of_a_run(tmp_path, study, content):
+def test_damaged_arrays_of_a_run_are_refused(tmp_path, study, content):
     folder = shutil.copytree(study, tmp_path / "study")
     path = put(folder, "arrays/table-dstg-seed-0.npz", content)
     done = whatwhere("report", str(folder))
