@@ -283,7 +283,7 @@ def test_streams_are_changed_where_they_enter_a_block(name, kind):
 
 
 @pytest.mark.parametrize("kind", ["plain", "padded", "packed"])
-def test_taking_nothing_away_is_exactly_nothing(kind):
+def test_removing_terms_of_zero_changes_no_loss(kind):
     model = build("dstg").float()
     zero_relative(model)
     zero_table(model)

@@ -174,7 +174,7 @@ def test_long_texts_are_binned_and_profiles_stop_at_128():
     np.testing.assert_allclose(arrays["profile.semantic"][0, 1, -1], np.mean(lag), rtol=1e-5)
 
 
-def test_sums_of_diagonals():
+def test_lag_sums_are_sums_of_diagonals():
     x = torch.from_numpy(np.random.default_rng(1).random((3, 6, 6)))
     for farthest in (1, 5):
         expected = [[np.trace(x[h].numpy(), offset=lag) for lag in range(-farthest, farthest + 1)] for h in range(3)]
@@ -216,7 +216,8 @@ def bert(**fields):
 
 
 @pytest.mark.parametrize("kind", ["plain", "inner", "padded"])
-def test_any_encoder_of_transformers(kind):
+def test_scores_of_foreign_encoders_equal_their_attentions(kind):
+    """Means of the weights equal loops over an encoder's attentions; its mode and its backend come back."""
     model, chosen = bert(attn_implementation="sdpa"), chosen_of(kind)
     model.train()
     records, arrays = foreign_scores(model, chosen, WHO, batch_size=2)

@@ -70,7 +70,8 @@ def test_shares_are_of_own_steps_per_seed():
     assert {(r.model, r.part, r.seed) for r in records} == {("fast", "slow", 1), ("slow", "fast", 1)}
 
 
-def test_equal_models_reach_each_other_at_their_ends():
+def test_equal_models_converge_at_the_last_step():
+    """Of two models with equal losses, each reaches the other's final loss at its last step."""
     records = convergence_records(losses("a", FAST) + losses("b", FAST), study="t")
     assert share(records, "a", "b") == share(records, "b", "a") == 1.0
 

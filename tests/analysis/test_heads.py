@@ -119,7 +119,8 @@ def test_all_queries_are_all_but_padding():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("piece", [1, 50, 1 << 21])
-def test_pieces_and_types(dtype, piece, monkeypatch):
+def test_removal_kl_is_equal_for_every_piece_size(dtype, piece, monkeypatch):
+    """Any size of the pieces and any type of the terms give the loops' KL, in float64."""
     monkeypatch.setattr(heads, "PIECE", piece)
     generator = torch.Generator().manual_seed(0)
     terms = {k: (2 * torch.randn(b, 3, 5, 5, generator=generator)).to(dtype) for k, b in (("a", 2), ("b", 1), ("c", 2))}
@@ -220,7 +221,8 @@ def test_a_label_that_few_documents_decide_is_unstable():
     assert (share.value, share.low, share.high) == (1.0, 0.5, 1.0)
 
 
-def test_labels():
+def test_a_head_is_labelled_by_its_majority_term():
+    """Without a majority the label is the number of terms; a sum near 0 gives no shares."""
     shares = term_shares(np.array([[2.0, 1, 1], [1, 1, 1], [0, 0, 3], [0, 0, 1e-10], [0, 0, 0]]))
     assert head_labels(shares).tolist() == [0, 3, 2, 3, 3]
     assert np.isnan(shares[3:]).all() and shares[0].tolist() == [0.5, 0.25, 0.25]
@@ -298,7 +300,8 @@ def test_single_term_models_are_refused(name, fields, message):
         HeadTaxonomy(model)
 
 
-def test_names_of_terms():
+def test_every_scheme_names_its_terms():
+    """Terms are named in the order of their sum, and reading them leaves the model's mode."""
     assert separable_terms(build("dstg")) == ["absolute", "semantic", "relative"]
     assert set(separable_terms(ww.Encoder(config("split")))) == {
         "absolute",
@@ -312,7 +315,8 @@ def test_names_of_terms():
     assert model.training
 
 
-def test_refusals():
+def test_head_taxonomy_refuses_what_it_cannot_read():
+    """A module without terms, unknown queries, no window and scores that are not finite are refused."""
     with pytest.raises(ValueError, match="Linear does not say"):
         HeadTaxonomy(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="queries must be one of regular, all; got 'words'"):

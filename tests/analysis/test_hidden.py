@@ -225,7 +225,7 @@ def test_a_model_of_two_streams_in_one_pass():
     assert all(r.low <= r.value <= r.high for r in records)
 
 
-def test_bad_input():
+def test_nan_states_and_missing_windows_are_refused():
     features = states()
     features[1][4, 5, 6] = np.nan
     with pytest.raises(ValueError, match=r"hidden\[1\] has NaN"):

@@ -143,7 +143,8 @@ SMALL = {"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_atten
     ],
     ids=["bert", "roberta"],
 )
-def test_models_of_berts_layout(model, first, corpus):
+def test_models_of_berts_layout_have_own_projections(model, first, corpus):
+    """BERT and RoBERTa are measured with their own position rows, and with sinusoidal ones."""
     records = projection_records(model, corpus, RecordContext("m", study="s"))
     assert {(r.part, r.layer) for r in records} == {(p, layer) for p in ("sinusoidal", "own") for layer in (0, 1, 2)}
     block = model.encoder.layer[1].attention.self
@@ -172,7 +173,8 @@ def test_optimal_stress_ignores_the_scale_of_m(corpus):
     assert small == pytest.approx(large, rel=1e-6)
 
 
-def test_bad_input(corpus):
+def test_far_positions_and_foreign_models_are_refused(corpus):
+    """Positions beyond the table, a model of unknown matrices and distances of 0 are refused."""
     far = CorpusDistances(corpus.dist, POSITIONS + 3)
     with pytest.raises(ValueError, match="position 23, in row 24, but the table has 24 rows"):
         projection_records(build("ap"), far, RecordContext("m", 0, "s"))

@@ -59,7 +59,7 @@ def test_fewer_windows_than_wanted_are_used_and_said_once(caplog):
     assert caplog.text.count("Analyses read 13 windows of 6 tokens: the held-out part has no more.") == 1
 
 
-def test_exactly_as_many_say_nothing(caplog):
+def test_exactly_as_many_windows_give_no_remark(caplog):
     assert len(choose_windows([window(6)] * 10, windows=10)) == 10 and not caplog.records
 
 

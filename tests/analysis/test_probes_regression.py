@@ -94,7 +94,7 @@ def test_r2_equals_scikit_learn(offset, penalty, monkeypatch):
             assert 0.2 < np.mean(ours) < 0.95
 
 
-def test_records_and_their_interval():
+def test_records_have_the_interval_of_their_splits():
     base, reference = setup()
     records = run(reference, {"base": base, "other": Fixed(states(7))}, reference="two")
     assert {(r.study, r.part, r.seed) for r in records} == {("s", "two", 3)} and {r.model for r in records} == {
@@ -223,7 +223,8 @@ def test_special_tokens_are_not_seen():
     assert run(reference, {"base": base}) == plain
 
 
-def test_models_of_this_package():
+def test_only_states_with_positions_give_the_position_stream():
+    """States of `dstg` give its position stream, states of `rope` do not; the models keep their modes."""
     # A table as wide as a trained one: the penalty of 1 would hide a fresh one of 0.02.
     sizes = {"vocab_size": 40, "num_hidden_layers": 2, "max_position_embeddings": N, "position_initializer_range": 0.16}
     torch.manual_seed(1)  # unseeded, the draw of another test decided: seed 0 gives 0.896, seeds 1 to 3 0.93 to 0.94
@@ -240,13 +241,13 @@ def test_models_of_this_package():
     assert run(models["dstg"], {}, docs) == []
 
 
-def test_bad_options():
+def test_zero_splits_are_refused():
     base, reference = setup()
     with pytest.raises(ValueError, match="splits=0"):
         run(reference, {"base": base}, splits=0)
 
 
-def test_bad_models_and_documents():
+def test_unusable_models_and_documents_are_refused():
     base, reference = setup()
     with pytest.raises(ValueError, match="rope has no position stream"):
         run(base, {"base": base}, reference="rope")

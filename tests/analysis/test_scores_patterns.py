@@ -77,7 +77,7 @@ def test_turned_over_previous_is_next(name):
     assert pattern_of(scores[::-1, ::-1])[0] == "next"
 
 
-def test_clearer_is_stronger():
+def test_a_clearer_pattern_has_a_larger_strength():
     found = [pattern_of(table(lambda d, s=s: s * (d == -1))) for s in (5.0, 7.0, 9.0)]
     assert [p for p, _ in found] == ["previous"] * 3 and found[0][1] < found[1][1] < found[2][1]
     assert pattern_of(np.zeros((N, N))) == ("broad", pytest.approx(1.0))
@@ -159,7 +159,7 @@ def test_t5_tables():
 
 
 @pytest.mark.parametrize("n", [3, 5, 8, 20, 200])
-def test_any_length(n):
+def test_patterns_are_found_at_any_length(n):
     before = 9.0 * (lags(n) == -1)
     assert (
         pattern_of(before)[0] == "previous"

@@ -91,7 +91,7 @@ def test_the_model_keeps_its_mode():
 
 
 @pytest.mark.parametrize(("ids", "names"), [(np.empty(0, int), []), (IDS, NAMES[:-1]), (IDS[None], NAMES)])
-def test_what_is_no_text_is_refused(ids, names):
+def test_ids_that_are_no_named_row_are_refused(ids, names):
     with pytest.raises(ValueError, match="one row of at least one token id, each with a name"):
         text_maps(build("dstg"), ids, names)
 
