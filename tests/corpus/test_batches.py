@@ -110,7 +110,8 @@ def test_the_rate_is_right_in_the_mean(windows, rate):
     assert masked / regular == pytest.approx(rate, abs=0.01)
 
 
-def test_eighty_ten_ten(windows):
+def test_80_10_10_masks_swaps_and_keeps_its_shares(windows):
+    """Of the tokens to predict, 80 % are masked, 10 % swapped and 10 % kept."""
     kept = swapped = hidden = 0
     for seed in range(20):
         for batch in MaskedBatches(
@@ -155,7 +156,8 @@ def test_shifts_cover_zero_to_room_and_nothing_else(windows, join):
     assert seen[32] == {0, 1, 2, 3, 4}
 
 
-def test_no_shift_without_room_or_when_it_is_off(windows):
+def test_windows_without_room_are_not_shifted(windows):
+    """Full windows begin at position 0 where the table has no room, or where `shift` is off."""
     train = windows()["train"]
     for options in ({"max_positions": 32}, {"max_positions": 99, "shift": False}):
         batch = MaskedBatches(train, **options).micro_batch(0, 16)
@@ -306,7 +308,7 @@ def test_in_order_keeps_the_order_and_the_limit(windows):
         ({"seed": -1}, "seed=-1"),
     ],
 )
-def test_settings_out_of_range(windows, options, wanted):
+def test_settings_out_of_range_are_refused(windows, options, wanted):
     with pytest.raises(ValueError, match=wanted):
         MaskedBatches(windows()["train"], **options)
 

@@ -63,7 +63,7 @@ def test_every_kind_of_table_gives_the_same_rows(name, data, tmp_path):
         ("a.tsv", "sentence\tlabel\n", "holds no rows"),
     ],
 )
-def test_what_is_wrong_is_named(name, text, message, tmp_path):
+def test_wrong_rows_of_labelled_tables_are_named(name, text, message, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message) as caught:
         read_labelled(tmp_path / name, "sentence", "label")

@@ -75,7 +75,7 @@ def test_targets_equal_the_definition(marks):
             assert progress[i] == pytest.approx(members.index(i) / (len(members) - 1))
 
 
-def test_worked_example():
+def test_the_worked_example_has_its_segments_and_progress():
     marks = np.array([SPECIAL, 0, 0, SEGMENT, SPECIAL, SEGMENT, 0, 0, SPECIAL], dtype=np.uint8)
     segments, progress = token_segments(marks)
     assert segments.tolist() == [-1, 0, 0, 1, -1, 2, 2, 2, -1]

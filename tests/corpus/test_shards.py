@@ -37,7 +37,7 @@ def test_run_on_rows_hold_every_token_once(tokenizer, texts, length):
     assert inside == sum(plain_ids(tokenizer, texts), [])
 
 
-def test_run_on_worked_example(tokenizer):
+def test_run_on_rows_equal_the_worked_example(tokenizer):
     a, b, c = plain_ids(tokenizer, ["alpha", "beta", "gamma"])
     assert [len(x) for x in (a, b, c)] == [1, 1, 1]
     rows = build(tokenizer, ["alpha", "beta", "gamma alpha"], 6, "run-on")["train"]

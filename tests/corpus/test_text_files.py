@@ -82,7 +82,7 @@ def test_folders_are_read_in_sorted_order(tmp_path):
         ("auto", "\ufeffa\r\nb\r\n\r\nc\rd", ["a\nb", "c\nd"]),
     ],
 )
-def test_document_rules(tmp_path, rule, text, documents):
+def test_document_rules_part_a_text(tmp_path, rule, text, documents):
     path = tmp_path / "t.txt"
     path.write_text(text, encoding="utf-8", newline="")
     assert list(open_source(path, document=rule)) == documents
@@ -182,7 +182,7 @@ def test_bytes_that_are_not_utf8_are_refused(tmp_path, monkeypatch, before, bloc
             list(open_source(path, document="file"))
 
 
-def test_bytes_that_are_not_utf8_in_json_lines(tmp_path):
+def test_json_lines_that_are_not_utf8_are_refused(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"text": "one"}\n{"text": "\xe9"}\n')
     with pytest.raises(ValueError, match="not UTF-8: byte 0xe9 at offset 26 of the text"):

@@ -86,12 +86,12 @@ def test_isolated_documents_restart_the_positions(windows):
     assert seen > 1
 
 
-def test_places_of_an_unmarked_row():
+def test_an_unmarked_row_is_one_document():
     documents, positions = places(np.zeros(3, np.uint8), "run-on")
     assert documents.tolist() == [0, 0, 0] and positions.tolist() == [0, 1, 2]
 
 
-def test_unknown_window_or_split(windows):
+def test_unknown_windows_and_splits_are_errors(windows):
     with pytest.raises(IndexError):
         windows()["train"][len(windows()["train"])]
     with pytest.raises(ValueError, match="No split 'test'. Splits: train, held_out"):
@@ -226,7 +226,8 @@ def test_one_document_is_trained_on(list_source, tokenizer, tmp_path, texts, hel
         ({"workers": 0}, "workers=0"),
     ],
 )
-def test_settings_out_of_range(list_source, tokenizer, tmp_path, options, wanted):
+def test_settings_out_of_range_are_refused(list_source, tokenizer, tmp_path, options, wanted):
+    """Settings out of range are refused before a folder is made."""
     with pytest.raises(ValueError, match=wanted):
         build_windows(list_source(["alpha"]), tokenizer, tmp_path / "w", progress=False, **options)
     assert not (tmp_path / "w").exists()

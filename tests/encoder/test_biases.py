@@ -41,7 +41,7 @@ def test_alibi_slopes_equal_transformers_for_any_number_of_heads(heads):
     assert alibi_slopes(heads) == naive.alibi_slopes(heads)
 
 
-def test_alibi_slopes_of_the_paper():
+def test_alibi_slopes_equal_the_papers():
     # Press et al. 2022: 8 heads 1/2, 1/4 ... 1/256; 16 heads start at 2^-0.5.
     assert alibi_slopes(8) == [2.0**-k for k in range(1, 9)]
     assert alibi_slopes(16)[:2] == [2.0**-0.5, 2.0**-1]

@@ -23,7 +23,7 @@ def found(ids, mask=None, documents=None):
     return tuple(x[0].tolist() for x in segments([SEP, STOP], torch.tensor([ids]), *rows))
 
 
-def test_an_end_belongs_to_its_segment():
+def test_a_stop_belongs_to_the_sentence_before_it():
     """[CLS] a b . c . . [SEP] d: the stop closes its sentence, and two stops are two segments."""
     places, numbers = found([CLS, 20, 21, STOP, 22, STOP, STOP, SEP, 23])
     assert places == [0, 1, 2, 3, 0, 1, 0, 0, 0]

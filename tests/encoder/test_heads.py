@@ -75,7 +75,7 @@ def test_head_on_the_same_hidden_states_equals_transformers_bert(head, ids, monk
 
 
 @pytest.mark.parametrize("problem", ["regression", "single_label_classification", "multi_label_classification"])
-def test_sequence_losses_written_out(problem, ids):
+def test_sequence_losses_equal_their_equations(problem, ids):
     count = 1 if problem == "regression" else 3
     model = ww.EncoderForSequenceClassification(small(num_labels=count)).double().eval()
     logits = model(ids).logits

@@ -524,7 +524,8 @@ def test_defaults_of_split_are_the_notes():
 @pytest.mark.parametrize(
     ("case", "same"), [("split", True), ("bert-ad", True), ("tupe-a-tie-cls", True), ("tupe-a", False), ("dstg", True)]
 )
-def test_who_tells_cls_from_sep(case, same):
+def test_only_tupes_reset_tells_cls_from_sep(case, same):
+    """With equal embeddings of both tokens, the states differ under TUPE's reset alone."""
     # With equal embeddings, TUPE's reset alone does; DSTG has both in S.
     model = build(case)
     ids = torch.tensor([[7, CLS, 8, 9]])
@@ -537,7 +538,8 @@ def test_who_tells_cls_from_sep(case, same):
 @pytest.mark.parametrize(
     ("case", "same"), [("split", True), ("bert-a", True), ("tupe-a", True), ("dstg", False), ("rp", False)]
 )
-def test_who_tells_sep_from_a_word(case, same):
+def test_only_relative_schemes_tell_sep_from_a_word(case, same):
+    """With equal embeddings, the special values of `dstg` and `rp` alone tell [SEP] from a word."""
     model = build(case)
     ids = torch.tensor([[CLS, 7, SEP, 9]])
     with torch.no_grad():
