@@ -102,7 +102,7 @@ def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
     assert wrong.returncode == 2 and not (tmp_path / "p").exists()
 
 
-def test_what_is_missing_is_named(data, tmp_path):
+def test_missing_files_and_texts_of_blimp_are_named(data, tmp_path):
     with pytest.raises(ValueError, match="holds no BLiMP: .* Bring its data"):
         read_blimp(tmp_path / "nowhere")
     (data / "blimp/two.jsonl").write_text(line(bad=" "), encoding="utf-8")

@@ -109,7 +109,8 @@ def test_strange_labels_and_few_rows_are_refused(tmp_path):
         task_texts(TASKS["rte"], release(tmp_path, "rte", *rows, "7\ta\tb\tmaybe"))
 
 
-def test_what_is_missing_is_named_with_the_way_out(tmp_path, monkeypatch):
+def test_missing_files_of_glue_are_named(tmp_path, monkeypatch):
+    """A missing file or column, and a Hub without a network, are named with the way out."""
     with pytest.raises(ValueError, match=r"RTE has no dev.tsv \(nor .xz, .gz, .zst\). Bring GLUE's release there"):
         task_texts(TASKS["rte"], release(tmp_path, "rte", "0\ta\tb\t0", "1\tc\td\t1"))
     (tmp_path / "RTE/dev.tsv").write_text("index\tsentence1\tlabel\n0\ta\t1\n", encoding="utf-8")
@@ -171,7 +172,7 @@ def test_the_hub_gives_the_same_rows(name, tmp_path, monkeypatch):
     assert asked == [(HUB, task.hub, "validation_mismatched" if name == "mnli" else "validation")]
 
 
-def test_metrics_are_their_equations():
+def test_glue_metrics_equal_their_equations():
     rng = np.random.default_rng(0)
     right, said = rng.integers(2, size=200), rng.integers(2, size=200)
     tp, tn = np.sum((said == 1) & (right == 1)), np.sum((said == 0) & (right == 0))

@@ -105,7 +105,8 @@ def test_controls_give_a_label_to_a_word():
     assert np.bincount(many) / 4000 == pytest.approx([0.5, 0.25, 0.25], abs=0.03)
 
 
-def test_guesses_without_a_model():
+def test_guesses_are_the_commonest_labels():
+    """The guess is the commonest label, and by a key the commonest label of the key."""
     commonest, by_key = commonest_by(["a", "a", "b", "b", "b"], np.array([1, 1, 0, 2, 2]), ["a", "b", "c"])
     assert commonest.tolist() == [1, 1, 1] and by_key.tolist() == [1, 2, 1]
 

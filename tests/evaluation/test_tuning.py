@@ -62,7 +62,7 @@ def test_numbers_are_regressed(tokenizer):
     assert found.scores[-1, 2] > 0.9 and len(np.unique(found.predicted[2])) > 10
 
 
-def test_it_stops_when_nothing_is_gained(tokenizer):
+def test_tuning_stops_when_nothing_is_gained(tokenizer):
     model = open_model("reference", "labels", classes=2).model
     patient = replace(QUICK, patience=2)
     found = tune(model, rows(tokenizer, 80, 0), rows(tokenizer, 20, 1), QUICK.settings[0], patient, lambda *_: 0.5)

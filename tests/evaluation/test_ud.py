@@ -70,7 +70,8 @@ def test_questions_are_true_of_the_tree(worked):
         assert len(arcs) == 7 and all((heads[r.spans[0]] == r.spans[1]) == (r.label == "head") for r in arcs)
 
 
-def test_turned_sentences_have_the_same_words(worked):
+def test_inverted_and_shifted_sentences_keep_their_words(worked):
+    """Inverted coordinations and shifted bigrams are their sentences in another order."""
     first = read_trees(worked, "train")[0]
     inverted = {row.label: row.text for seed in range(9) for row in rows_of("coordination", first, seed)}
     assert inverted == {
@@ -85,7 +86,8 @@ def test_turned_sentences_have_the_same_words(worked):
         assert not moved or (moved[1] - moved[0] == 1 and moved[0] > 0 and not {4, 9} & set(moved))
 
 
-def test_every_task_of_a_treebank(tmp_path):
+def test_every_task_of_a_treebank_has_valid_examples(tmp_path):
+    """Examples are equal in a second call, within the limit, and their places lie inside the texts."""
     data = write_trees(tmp_path)
     for name, task in TASKS.items():
         task.check(data)
@@ -101,7 +103,8 @@ def test_every_task_of_a_treebank(tmp_path):
             assert all(0 <= s.start < s.end <= len(each.texts[s.text]) for s in places)
 
 
-def test_rare_classes_are_one_more():
+def test_rare_classes_share_one_number():
+    """Classes beyond the most frequent ones become `other`; without a limit an untrained class is -1."""
     rows = {split: examples([]) for split in SPLITS}
     rows["train"].labels.extend("aaabbcd")
     rows["test"].labels.extend("cax")

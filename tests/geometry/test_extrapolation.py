@@ -93,7 +93,7 @@ def test_decay_is_equation_6(table):
 
 @given(st.lists(st.floats(0.6, N / 2 - 1), min_size=1, max_size=3), st.integers(0, 99))
 @example([1.0, 5.0, 3.0], 0)  # the first frequency stayed at a bound of its fit
-def test_what_turns_goes_on_turning(turns, seed):
+def test_a_table_that_turns_goes_on_turning(turns, seed):
     turns = np.array([t for i, t in enumerate(turns) if all(abs(t - s) > 1.6 for s in turns[:i])])
     truth = turning(5 * N, turns, np.random.default_rng(seed))
     made = extrapolate(truth[:N], 5 * N, "rotation", components=len(turns))

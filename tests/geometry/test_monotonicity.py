@@ -40,7 +40,7 @@ def test_violations_equal_three_loops(n):
     assert violations_of_distances(d) == pytest.approx(naive(d), abs=1e-15)
 
 
-def test_known_shares():
+def test_lines_noise_and_circles_have_their_known_shares():
     line = np.arange(40.0)[:, None]
     assert monotonicity_violations(line) == 0
     assert monotonicity_violations(np.ones((9, 2))) == 0  # equal distances violate nothing

@@ -58,7 +58,7 @@ def test_stress_ignores_rotation_shift_and_permutation(table, dist):
         )
 
 
-def test_known_values(dist):
+def test_stress_of_constant_and_scaled_tables_is_known(dist):
     flat = np.ones((15, 2))
     assert stress(flat, dist) == pytest.approx(1) and stress(flat, dist, "optimal") == pytest.approx(1)
     assert stress_of_distances(dist, dist) == 0

@@ -117,7 +117,7 @@ assert (again.encode({TEXTS!r}) == model.encode({TEXTS!r})).all()
     torch.testing.assert_close(load_file(tmp_path / "vectors.safetensors")["vectors"], expected(folder)[:, 8:])
 
 
-def test_what_cannot_work_is_an_error(folder, tmp_path):
+def test_unknown_pooling_and_missing_streams_are_errors(folder, tmp_path):
     with pytest.raises(ValueError, match="pooling must be one of mean, cls, semantic, position; got 'max'"):
         ww.write_sentence_transformer(folder, pooling="max")
     ww.Encoder(ww.preset("ap", "tiny", vocab_size=50)).save_pretrained(tmp_path / "one")

@@ -31,7 +31,7 @@ def study(tmp_path_factory):
     return folder
 
 
-def test_a_file_and_a_model_side_by_side(tmp_path):
+def test_a_file_and_a_model_load_side_by_side(tmp_path):
     rows = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
     np.save(tmp_path / "mine.npy", rows)
     model = bert(tmp_path / "bert")
@@ -90,7 +90,7 @@ def test_hub_names_are_fetched_without_code_and_pickles(tmp_path, monkeypatch):
     }
 
 
-def test_what_is_refused(study, tmp_path, monkeypatch):
+def test_sources_without_a_table_are_refused(study, tmp_path, monkeypatch):
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda *_, **__: (_ for _ in ()).throw(OSError("no such\nmodel"))
     )
