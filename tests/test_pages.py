@@ -219,7 +219,8 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs_from_top_to_bottom(page, folder, monkeypatch):
+def test_the_commands_of_a_page_run_in_order(page, folder, monkeypatch):
+    """Commands of a page end without an error, and its Python prints something."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)  # no process for each of eight
     run = 0

@@ -231,7 +231,7 @@ def test_unnamed_columns_must_be_empty():
     assert TABLE.point("ablation.remove", "ap") is None and TABLE.point("kl.semantic", "ap", layer=1) is None
 
 
-def test_points_by_columns():
+def test_points_are_selected_by_columns():
     assert list(TABLE.points("r2.token", "ap", by="layer", part="all")) == [1, 2]
     assert TABLE.points("r2.token", "ap", by="layer", part="all")[2].at.tolist() == [[0.2, 0.4]]
     assert {k: p.value for k, p in TABLE.points("r2.token", "ap", by="layer", part="all", step=0).items()} == {1: 0.9}
@@ -241,7 +241,7 @@ def test_points_by_columns():
     assert list(heads) == [("ap", 1, 0), ("ap", 1, 1), ("rp", 1, 0), ("rp", 1, 1)]
 
 
-def test_what_a_metric_has():
+def test_a_table_lists_models_layers_and_seeds():
     assert TABLE.models("kl.semantic") == ["ap", "rp"] and TABLE.distinct("layer", "r2.token", "ap") == [2, 1]
     assert len(TABLE.rows("kl.semantic", head={0, 1})) == 4 and len(TABLE.rows("kl.semantic", ANY, head=1)) == 2
     assert TABLE.seeds == {"ap": {0}, "rp": {0}}

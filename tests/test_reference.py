@@ -97,7 +97,8 @@ def test_16_bit_weights_compute_in_32_bits():
     assert body.config.preset == "dstg" and len(tokenizer) == body.config.vocab_size
 
 
-def test_it_has_learned_something():
+def test_the_reference_model_has_learned_from_context():
+    """What stands around a mask changes the prediction, which word frequencies alone would not."""
     # A model that knows only how often a word occurs gives "the" for both; its own text is English.
     tokenizer = AutoTokenizer.from_pretrained(ww.reference())
     model = AutoModelForMaskedLM.from_pretrained(ww.reference()).eval()
@@ -121,7 +122,8 @@ def test_narrow_foreign_models_are_read_in_32_bits(tmp_path):
     assert open_model(tmp_path).model.dtype == torch.float32
 
 
-def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkeypatch):
+def test_verbs_take_the_name_of_the_reference_model(run, corpus, tmp_path, monkeypatch):
+    """`reference` is all that a verb needs to know of a model, in any folder."""
     monkeypatch.chdir(tmp_path)
     status, out, _ = run("attention", "reference", "--text", TEXT, "--json", "--out", tmp_path / "attention.html")
     assert status == 0 and json.loads(out)["terms"] == ["semantic", "absolute", "relative", "total"]
@@ -179,7 +181,7 @@ def test_missing_package_data_is_one_line(run, monkeypatch, tmp_path):
         assert status == 2 and line.startswith(wanted), (words, err)
 
 
-def test_it_is_no_run(run, monkeypatch, tmp_path):
+def test_the_reference_model_is_no_run(run, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for words in (("claims", "reference"), ("report", "reference")):
         status, _, err = run(*words)
@@ -190,8 +192,8 @@ def test_it_is_no_run(run, monkeypatch, tmp_path):
         )
 
 
-def test_the_name_wins_over_a_local_folder(monkeypatch, tmp_path):
-    """The name wins over a folder here which is a path."""
+def test_the_reference_model_wins_over_a_local_folder(monkeypatch, tmp_path):
+    """`reference` is the shipped model even beside a folder of that name, which `./reference` names."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=30, num_hidden_layers=1)).save_pretrained(

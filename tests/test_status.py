@@ -52,7 +52,8 @@ def test_a_stopped_training_is_at_its_newest_checkpoint(tmp_path):
     assert found["seconds_left"] == pytest.approx(71 * 100 / 50)
 
 
-def test_what_is_wrong_is_said(tmp_path, monkeypatch):
+def test_troubles_of_a_training_are_named(tmp_path, monkeypatch):
+    """A loss of nan, a dump of numbers that are not finite and a silent log are named."""
     run = begun(tmp_path / "run")
     append_line(run / "log.jsonl", LINE | {"step": 30, "loss": float("nan")})
     write_text(run / "not-finite-0.npz", "")

@@ -41,7 +41,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
         ("split", {}, "(q_sem_i·k_sem_j + q_sem_i·k_pos_j + q_pos_i·k_sem_j + q_pos_i·k_pos_j) / √32"),
     ],
 )
-def test_formula_of_the_scores(name, fields, said):
+def test_the_formula_holds_the_terms_of_scores(name, fields, said):
     config = preset(name, "tiny", **fields)
     assert said in formula(config, costs(config, 8).terms)
 

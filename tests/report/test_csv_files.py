@@ -40,7 +40,8 @@ def test_every_page_table_is_a_file(demo, tmp_path):
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["tables"]
 
 
-def test_digits_dashes_and_formulas(tmp_path):
+def test_cells_keep_digits_and_escape_formulas(tmp_path):
+    """A number has all digits, a dash is empty, and text that a spreadsheet would run is quoted."""
     cells = (
         value(1 / 3),
         Cell("–"),

@@ -87,7 +87,7 @@ def _numbers(figure):
     return [0, *range(2, len(figure.panels) + 1)]
 
 
-def test_what_is_not_there_is_said(demo, tmp_path):
+def test_wrong_figures_runs_and_options_are_refused(demo, tmp_path):
     with pytest.raises(ValueError, match=r"has no figure 'postion'. Did you mean position\? Figures: position, loss, "):
         ww.plot(demo, "postion")
     for ask in (ww.figures, ww.dataframe, lambda run: ww.plot(run, "position")):

@@ -66,7 +66,7 @@ def test_span_is_one_value_where_both_ends_look_alike():
     assert span([1_387_200, 1_548_320]) == "1.39M to 1.55M"
 
 
-def test_units():
+def test_quantities_are_written_with_units():
     assert duration(48.2) == "48\u202fs"
     assert duration(200) == "3\u202fmin 20\u202fs"
     assert duration(7500) == "2\u202fh 05\u202fmin"

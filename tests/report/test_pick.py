@@ -121,7 +121,8 @@ def test_position_that_is_kept_and_not_used_is_said():
     assert not pick(judged_run(kept=kept, r2=0.4)).beside and not pick(judged_run(kept=kept, worth=0.3)).beside
 
 
-def test_the_collapse_is_said_or_why_it_is_not():
+def test_the_pick_judges_the_collapse_or_says_why_not():
+    """The first screen has the verdict on the collapse, or the reason why it cannot be tested."""
     why = "not measured: needs a table of dstg that stands above its noise"
     (told,) = [each.sentence for each in pick(judged_run(flat={"verdict": "not testable here", "scale": why})).beside]
     assert told == (

@@ -33,7 +33,7 @@ def test_several_are_compared_and_their_tables_handed_out(build, tmp_path, monke
     assert not (runs[0] / "report.html").exists()
 
 
-def test_tables_of_a_geometry_run(geometry_folder, tmp_path):
+def test_a_geometry_run_has_its_tables_written(geometry_folder, tmp_path):
     result = run(geometry_folder, "--out", tmp_path / "page.html", "--csv", tmp_path / "tables", "--json")
     assert (
         result.exit_code == 0

@@ -106,7 +106,7 @@ def test_what_a_recipe_sets_can_be_switched_off():
     assert StudyConfig.load(None, ["size=paper", "steps=1", "tokenizer=null"]).tokenizer is None
 
 
-def test_given_values_stay_as_they_are():
+def test_settings_leave_the_callers_values_alone():
     """A dictionary of the caller had the value of a `key=value` setting afterwards."""
     given = {"dropout": 0.0}
     assert LoopConfig.merge_values(None, ["model.dropout=0.1"], model=given) == {"model": {"dropout": 0.1}}

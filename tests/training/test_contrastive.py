@@ -112,7 +112,8 @@ def test_batches_are_padded_rows_in_a_seeds_order():
 
 
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
-def test_it_tells_sentences_apart_and_leaves_a_folder(kind, corpus_file, tmp_path, monkeypatch):
+def test_contrastive_training_tells_sentences_apart(kind, corpus_file, tmp_path, monkeypatch):
+    """The loss falls, and the saved folder gives the trained model's vectors."""
     monkeypatch.setattr(contrastive, "LENGTH", 10)
     monkeypatch.setattr(contrastive, "RATE", 1e-4)
     source = ww.reference() if kind == "ours" else str(save("bert", tmp_path / "bert"))

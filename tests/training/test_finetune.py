@@ -178,7 +178,7 @@ def test_fine_tuning_starts_pretrained_or_fresh(encoder, tables):
     assert torch.equal(again.position_table(), table)
 
 
-def test_it_learns_a_rule_on_the_first_word(encoder, tmp_path):
+def test_fine_tuning_learns_a_rule_on_the_first_word(encoder, tmp_path):
     rule = {
         name: str(write_table(tmp_path / f"{name}.tsv", rows, seed, lambda words: words[0] < "e"))
         for name, rows, seed in (("data", 600, 2), ("dev", 100, 3))

@@ -95,7 +95,7 @@ def test_rows_that_do_not_fit_are_refused():
         Muon([{"params": [parameter(6, 2)], "rows": [[2, 2]]}])
 
 
-def test_only_matrices_of_own_terms_are_matrices():
+def test_muon_trains_only_matrices_of_own_terms():
     """A kernel of a convolution stopped the training, a table of vectors was made orthogonal."""
     model = ww.EncoderForMaskedLM(ww.preset("shaw", "tiny", vocab_size=50))
     content = model.encoder.layers[0].attention.pair_terms
