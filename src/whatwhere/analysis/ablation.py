@@ -191,8 +191,10 @@ def masked(windows: ChosenWindows, mask_rate: float, mask_id: int) -> tuple[np.n
 
 
 def permutations(windows: ChosenWindows) -> np.ndarray:
-    """Return, at each regular token, the place of a random regular token of the same document, (m, n); other tokens
-    stay."""
+    """Draw a permutation of the regular tokens of each document: (m, n).
+
+    Each regular token gets the place of a random regular token of its document; other tokens stay.
+    """
     m, n = windows.regular.shape
     generator = np.random.default_rng((0, 1))
     order = np.tile(np.arange(n), (m, 1))

@@ -75,8 +75,10 @@ class Weights:
         return self.values.diagonal(lag, -2, -1)
 
     def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
-        """Tell for each pair at a lag, (b, n - |lag|), if its query is in `queries` (b, n), its key in `keys`, and it
-        is allowed."""
+        """Return which pairs at a lag count: (b, n - |lag|).
+
+        The query of a pair must be in `queries` (b, n), its key in `keys` (b, n), and the pair allowed.
+        """
         n = queries.shape[1]
         before = max(0, -lag)
         after = max(0, lag)
@@ -119,8 +121,9 @@ class WeightReader(Reader, ABC):
 
 
 class AttentionScores(WeightReader):
-    """Reader of the weight of each head on neighbours, itself and special tokens, and of its spread, by term and in
-    total.
+    """Reader of the weight of each head on neighbours, itself and special tokens.
+
+    It also reads the spread of the weights. All are by term and in total.
 
     Records `attention.KIND`: the mean over windows of the mean over their regular queries of the weight on
 
@@ -213,15 +216,19 @@ def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> 
 
 
 def query_mean(values: Tensor, queries: Tensor) -> Tensor:
-    """Compute the mean (b, h) of `values` (b or 1, h, k) over the queries (b, k) that are True; nan where there is
-    none."""
+    """Average `values` over the queries that are True: (b, h).
+
+    values: (b or 1, h, k). queries: (b, k). nan where no query is True.
+    """
     chosen = queries[:, None].to(values.dtype)
     return (values * chosen).sum(-1) / chosen.sum(-1)
 
 
 def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum `values` (b or 1, h, n, n) over the windows of a batch in which both tokens are `tokens` (b,
-    n): (h, n, n)."""
+    """Sum `values` over the windows of a batch: (h, n, n).
+
+    Only pairs of which both tokens are True in `tokens` count. values: (b or 1, h, n, n). tokens: (b, n).
+    """
     pairs = (tokens[:, :, None] & tokens[:, None, :]).to(dtype)
     if len(values) == 1:
         return values[0].to(dtype) * pairs.sum(0)
@@ -231,8 +238,10 @@ def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
-    """Sum `pairs` (h, n, n) over their diagonals, entry j - i + farthest for query i and key j: (h, 2·farthest + 1)
-    float64."""
+    """Sum `pairs` (h, n, n) over their diagonals: (h, 2·farthest + 1) float64.
+
+    The pair of query i and key j counts in entry j - i + farthest.
+    """
     n = pairs.shape[-1]
     return by_distance(pairs).sum(1, dtype=torch.float64)[:, n - 1 - farthest : n + farthest].cpu().numpy()
 
@@ -251,10 +260,10 @@ def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
 def foreign_scores(
     model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Measure the records and arrays of `AttentionScores` for any encoder of transformers that returns its attention
-    weights, part `total` alone.
+    """Measure the scores of `AttentionScores` for any encoder of transformers.
 
-    The model runs in its eager implementation, in evaluation mode, and keeps its own settings.
+    Return its records and arrays, part `total` alone. The encoder must return its attention weights. The model runs in
+    its eager implementation, in evaluation mode, and keeps its own settings.
 
     Raises:
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
@@ -362,8 +371,9 @@ class CopyReader(WeightReader):
 
 
 def copy_records(repeated: CopyReader, control: CopyReader, context: RecordContext) -> list[Record]:
-    """Measure the heads that look from a token at its copy, by attention to known places (DSTG section 4 (3): retrieval
-    heads).
+    """Measure the heads that look from a token at its copy.
+
+    Attention to known places shows them (DSTG section 4 (3): retrieval heads).
 
     Of readers of both sets of `repeated_documents`, records by layer, head and part: `attention.retrieval.raw`, mean
     over windows of the mean weight of a token of either copy on the same token of the other;

@@ -45,15 +45,14 @@ other.
 
 
 def centre_records(model: Any, windows: ChosenWindows, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
-    """Measure the stress of mean states, `hidden.stress`, by layer (0 = embedding) and part (`all`, `position`,
-    `semantic`).
+    """Measure the stress of mean states, `hidden.stress`, by layer and part.
 
-    The mean state of a position is taken over the regular tokens that stand there. Two halves of the documents give two
-    means a_i, b_i of independent noise; the mean over pairs of (a_i - a_j) · (b_i - b_j) is the square of the distance
-    without it, on average. Their roots, cut at 0, are held against the corrected distances of the corpus if it has
-    them. The remaining noise of single pairs adds stress, so a layer that separates positions less has more stress at
-    any shape, and a layer whose mean square is not above 0 with its whole interval has no record. Intervals: 95 %,
-    jackknife over at most 16 groups of documents.
+    Layer 0 is the embedding; parts are `all`, `position` and `semantic`. The mean state of a position is taken over the
+    regular tokens that stand there. Two halves of the documents give two means a_i, b_i of independent noise; the mean
+    over pairs of (a_i - a_j) · (b_i - b_j) is the square of the distance without it, on average. Their roots, cut at 0,
+    are held against the corrected distances of the corpus if it has them. The remaining noise of single pairs adds
+    stress, so a layer that separates positions less has more stress at any shape, and a layer whose mean square is not
+    above 0 with its whole interval has no record. Intervals: 95 %, jackknife over at most 16 groups of documents.
 
     Positions that some half lacks when a group is left out do not count; [] where fewer than 3 are left, as in
     windows of fewer than four documents, and where the corpus has no distances. Where windows run on, a place in a

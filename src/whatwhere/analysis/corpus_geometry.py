@@ -108,10 +108,10 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class CorpusDistances:
-    """Hellinger distances of a corpus (m, m) with the positions of their rows (m,), counted from 0 without special
-    tokens.
+    """Hellinger distances of a corpus (m, m) with the positions of their rows.
 
-    corrected: distances without the part that few samples add (`geometry.corrected_hellinger`), or None.
+    positions: (m,), counted from 0 without special tokens. corrected: distances without the part that few samples add
+    (`geometry.corrected_hellinger`), or None.
     """
 
     dist: np.ndarray
@@ -440,8 +440,10 @@ def best_rank(geometry: Geometry) -> int | None:
 
 
 def stands_out(geometry: Geometry) -> bool:
-    """Tell if the corpus's own table fits held-out documents better than a random one; True if nothing was
-    corrected."""
+    """Return whether the corpus's own table fits held-out documents better than a random one.
+
+    True if nothing was corrected.
+    """
     if geometry.corrected is None:
         return True
     mds = _held_out_of(geometry, "mds.chosen") or _held_out_of(geometry, "mds")
@@ -458,8 +460,9 @@ def _held_out_of(geometry: Geometry, part: str) -> list[Record]:
 def scatter(
     geometry: Geometry, tables: Mapping[str, np.ndarray], seed: int = 0, most: int = 400
 ) -> dict[str, np.ndarray]:
-    """Return distances of tables at their best scale beside distances of the corpus, for up to `most` random pairs of
-    positions (GEOM figure 7).
+    """Return distances of tables beside distances of the corpus, for random pairs.
+
+    Tables are at their best scale; up to `most` pairs of positions are drawn (GEOM figure 7).
 
     Returns:
         scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,). scatter_names (encodings,).

@@ -75,12 +75,12 @@ class FirstBlock:
 
 
 def first_block(model: Any) -> FirstBlock:
-    """Return the first block of `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or of a transformers
-    model built like BERT.
+    """Return the first block of a model that adds its position table to its words.
+
+    The model is `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or one of transformers built like BERT.
 
     Raises:
         ValueError: the model adds no position table to its words; the message says how it uses positions instead.
-
     """
     body = body_of(model)
     return _first_block_of_ours(model, body) if model.config.model_type == "whatwhere" else _like_bert(model, body)
@@ -230,8 +230,9 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
 def correlation_records(
     model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Measure the four correlations between regular tokens, as records and maps, for each head of the first block
-    (layer 1).
+    """Measure the four correlations between regular tokens in each head of layer 1.
+
+    Return records and maps.
 
     Records, part one of the four, means over windows:
 

@@ -120,8 +120,9 @@ def checkpoints_of(run: str | Path) -> list[tuple[int, Path]]:
 
 
 def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (step, position table (rows, width) in float64) of every checkpoint of a pretraining or fine-tuning, by
-    step.
+    """Yield step and position table of every checkpoint of a training, by step.
+
+    The training is a pretraining or a fine-tuning. Tables are (rows, width) in float64.
 
     Raises:
         ValueError: no checkpoints there, or a model without a position table.
@@ -216,8 +217,9 @@ def _shape(table: np.ndarray, context: RecordContext, **place: Any) -> list[Reco
 
 
 class NeighbourWeights(WeightReader):
-    """Reader of the weight of each head on tokens up to eight places away, by term alone and, part `total`, for their
-    sum.
+    """Reader of the weight of each head on tokens up to eight places away.
+
+    The weight is by term alone and, part `total`, for the sum of the terms.
 
     Queries and keys are regular tokens that may look at each other; special tokens take their part of the softmax and
     count nowhere. Records, each a mean over windows:
@@ -227,8 +229,8 @@ class NeighbourWeights(WeightReader):
     - `local.share`: weight on all keys of offsets -8 ... 8 but 0 together, mean over the regular queries, in [0, 1]; of
       each head (layer, head), of the mean over the heads of a block (layer) and over all heads.
     - `local.best`: the largest `local.share` of a head, with its layer and head. Its interval takes the choice of the
-    head as given. - `local.lead` (of each term beside others; layer, or none for all heads): `local.share` of the mean
-    over heads
+      head as given.
+    - `local.lead` (of each term beside others; layer, or none for all heads): `local.share` of the mean over heads
       minus the share of the nearest rival, the largest of the other terms. Positive for the term that leads; paired
       over documents.
     - `local.even` (no part): `local.share` of attention that is equal over all keys.
@@ -291,8 +293,9 @@ class NeighbourWeights(WeightReader):
 
 
 def local_records(run: str | Path, windows: ChosenWindows, context: RecordContext) -> list[Record]:
-    """Measure `NeighbourWeights` at every checkpoint of a pretraining; `step` is the checkpoint's, none for
-    `local.even`.
+    """Measure `NeighbourWeights` at every checkpoint of a pretraining.
+
+    `step` is the checkpoint's, none for `local.even`.
 
     Raises:
         ValueError: the folder has no checkpoints.
@@ -310,8 +313,9 @@ def local_records(run: str | Path, windows: ChosenWindows, context: RecordContex
 
 
 def convergence_records(records: Sequence[Record], *, study: str) -> list[Record]:
-    """Return the step at which a model reaches another's final validation loss, for every ordered pair and each shared
-    seed.
+    """Return the step at which a model reaches another's final validation loss.
+
+    There is a record for every ordered pair and each shared seed.
 
     `convergence.reached` (part: the baseline) is 1.0 if the model's final validation loss is not above the baseline's,
     else 0.0. `convergence.share`, only where reached: step from which on the model's loss stays at or below the
@@ -342,8 +346,10 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
 
 
 def reached(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
-    """Return the step from which on a curve of (step, loss) stays at or below `loss`, by linear interpolation; None if
-    it ends above."""
+    """Return the step from which on a curve stays at or below `loss`, or None.
+
+    curve: (step, loss) of each validation, linear between two of them. None if the curve ends above `loss`.
+    """
     above = [not value <= loss for _, value in curve]  # nan is above
     if above[-1]:
         return None

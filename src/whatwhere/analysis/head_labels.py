@@ -73,8 +73,9 @@ class _Seen(Exception):
 
 
 def term_names(model: Any) -> list[str]:
-    """Return the names of the terms of the model's attention scores, in the order of their sum (read from two tokens in
-    the first block).
+    """Return the names of the terms of a model's attention scores, in their order.
+
+    The order is the one in which they are summed, read from two tokens in the first block.
 
     Raises:
         ValueError: the model is not one of ours.
@@ -214,8 +215,10 @@ class HeadTaxonomy(Reader):
 
     @property
     def kl(self) -> np.ndarray:
-        """Mean (windows, L, h, terms of `names`) over the queries of a window of KL(A ‖ A without the term), in
-        nats; nan without a query."""
+        """KL(A ‖ A without the term), in nats: (windows, L, h, terms of `names`).
+
+        Mean over the queries of a window; nan without a query.
+        """
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
 
@@ -245,15 +248,19 @@ class HeadTaxonomy(Reader):
 
 
 def term_shares(kl: np.ndarray) -> np.ndarray:
-    """Return the shares (..., terms) of the KLs (..., terms) in their sum, in [0, 1]; nan where that sum is below
-    NOTHING."""
+    """Return each term's share of the sum of the KLs, in [0, 1]: (..., terms).
+
+    kl: (..., terms). nan where the sum is below NOTHING.
+    """
     sums = kl.sum(-1, keepdims=True)
     return np.divide(kl, sums, out=np.full(kl.shape, np.nan), where=sums >= NOTHING)
 
 
 def head_labels(shares: np.ndarray) -> np.ndarray:
-    """Return the number (...) of the term with a share of at least MAJORITY, else the number of terms, from shares
-    (..., terms)."""
+    """Return the number of the term that has the majority of the shares: (...).
+
+    shares: (..., terms). A majority is a share of at least MAJORITY; without one the number is the number of terms.
+    """
     filled = np.nan_to_num(shares, nan=0.0)
     return np.where(filled.max(-1) >= MAJORITY, filled.argmax(-1), shares.shape[-1])
 

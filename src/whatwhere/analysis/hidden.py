@@ -224,8 +224,9 @@ def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarr
 
 
 def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
-    """Compute the share of the variance between groups without the part of chance: (η² - c) / (1 - c), c = (groups - 1)
-    / (tokens - 1).
+    """Compute the share of the variance between groups without the part of chance.
+
+    It is (η² - c) / (1 - c), with c = (groups - 1) / (tokens - 1).
 
     η² = between / total is the share of one-way analysis of variance. If groups mean nothing, its mean over all orders
     of the tokens is exactly c, for any sizes of the groups: the corrected share is then 0 on average (and may be
@@ -380,8 +381,9 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
 
 
 def state_changes(model: Any, windows: ChosenWindows, shifted: ChosenWindows) -> np.ndarray:
-    """Measure the relative change ||h' - h|| / ||h|| over the words of each window between two readings: (windows,
-    layers + 1, parts).
+    """Measure how far states change between two readings: (windows, layers + 1, parts).
+
+    The change is ||h' - h|| / ||h|| over the words of each window.
 
     windows, shifted: the same windows at two sets of positions. `stream_columns` lists the parts.
     """
@@ -398,10 +400,10 @@ def state_changes(model: Any, windows: ChosenWindows, shifted: ChosenWindows) ->
 
 
 def shift_records(model: Any, window_set: Any, context: RecordContext, *, windows: int = 100) -> list[Record]:
-    """Measure the relative change of states when all positions shift: `shift.change`, by layer and part (`all`,
-    `position`, `semantic`).
+    """Measure the relative change of states when all positions shift: `shift.change`.
 
-    It is ||h' - h|| / ||h|| over the words of a window, mean over windows.
+    There is a record of each layer and part (`all`, `position`, `semantic`). It is ||h' - h|| / ||h|| over the words of
+    a window, mean over windows.
 
     The model encodes the first half of each window at positions 0, 1, ... and again at the positions of the second
     half ([CLS] moves along). A model whose positions are not numbered by a table is moved just as far.

@@ -102,8 +102,9 @@ def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]
 
 
 def projection_records(model: Any, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
-    """Measure the stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's
-    positions.
+    """Measure the stress of P and of P · M(l) against the corpus's distances.
+
+    l counts the blocks, and the positions are the corpus's.
 
     Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale); layer 0 is P itself, layer l the
     matrix of block l; n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices'
@@ -177,8 +178,9 @@ def scores_of_model(model: Any) -> Scores:
 def condition_records(
     scores: Scores, p: Any, context: RecordContext, *, halves: Sequence[tuple[Any, Any]] = ()
 ) -> list[Record]:
-    """Measure GEOM's conditions: `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`,
-    `h3.median`.
+    """Measure GEOM's conditions: `h1`, `h3`, `h1.median` and `h3.median`.
+
+    `h1` and `h3` are the smallest distances over pairs of positions.
 
     h1: of |ē_i - ē_j|. h3, by layer (0 = the first block's) and head: part "M" |M(ē_i - ē_j)|, as H3 states, and "M^T"
     |Mᵀ(ē_i - ē_j)|, which the proof of theorem 4 uses. With `halves` also `h1.floor` and `h3.floor`: the mean over

@@ -226,8 +226,10 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def eager(model: Any) -> Iterator[None]:
-    """Put the model in evaluation mode with eager attention, as fused kernels have no weights, and restore both
-    afterwards."""
+    """Put the model in evaluation mode with eager attention, and restore both.
+
+    Fused kernels have no weights.
+    """
     before = getattr(model.config, "_attn_implementation", None)
     switch = before not in (None, "eager") and hasattr(model, "set_attn_implementation")
     with evaluating(model):
@@ -241,8 +243,9 @@ def eager(model: Any) -> Iterator[None]:
 
 
 def model_inputs(model: Any, windows: ChosenWindows) -> dict[str, np.ndarray]:
-    """Return the inputs of a model for all windows together, each (windows, n): input_ids, and where it needs them
-    positions, documents and mask.
+    """Return the inputs of a model for all windows together, each (windows, n).
+
+    They are input_ids, and where the model needs them positions, documents and mask.
 
     A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2,
     ... in every document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that
@@ -303,8 +306,9 @@ def hidden_states(
     *,
     normed: bool = False,
 ) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
-    """Yield (numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the windows, a batch at a
-    time.
+    """Yield the hidden states of the windows, a batch at a time.
+
+    Each batch is (numbers (b,), layers + 1 hidden states (b, n, hidden_size)); state 0 is the embedding.
 
     The options are equal to the options of `outputs`. normed: the last state is the encoder's output, after its final
     norm, and not the last block's. The model runs in evaluation mode and keeps the mode that it was in.
@@ -328,8 +332,9 @@ def hidden_states(
 
 @contextmanager
 def written(model: torch.nn.Module) -> Iterator[dict[int, Tensor]]:
-    """Collect the update that each block writes into the streams (b, n, hidden_size) of the last batch, by block number
-    from 1.
+    """Collect the update that each block writes into the streams, by block number.
+
+    Updates are (b, n, hidden_size), of the last batch; blocks count from 1.
 
     An update is the output of the block's attention plus the output of its feed-forward network, as added to the
     residual path, before any norm. Where the residual path carries the stream itself (residual=stream), it is hidden[l]

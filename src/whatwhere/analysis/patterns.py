@@ -89,8 +89,9 @@ class ScoreSpread(Reader):
 
 
 def score_records(model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8) -> list[Record]:
-    """Measure the standard deviation `scores.std` of each term (part) of the scores in each block (layer, from 1), in
-    score units.
+    """Measure the standard deviation `scores.std` of each term in each block.
+
+    The part is the term, the layer counts from 1, the unit is score units.
 
     Variance about the mean over the pairs of regular tokens of a window that may see each other, mean over heads,
     then over windows; the root of that. A term that is 0 everywhere has 0.
@@ -180,8 +181,9 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
 
 
 def content_free_terms(model: Any) -> list[str]:
-    """Return the names of the terms of a model's scores that depend on positions alone: `absolute`, `relative`, or
-    both.
+    """Return the names of the terms of scores that depend on positions alone.
+
+    They are `absolute`, `relative`, or both.
 
     In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean
     over windows is what remains. Where a table is added to the words as well (`bert-r`), only the bias of the
@@ -239,16 +241,20 @@ class MeanScores:
         self.windows += len(regular)
 
     def mean(self) -> np.ndarray:
-        """Return the mean scores (h, m, m), without positions that hold no regular token in half of the windows or
-        more."""
+        """Return the mean scores (h, m, m) of the counted positions.
+
+        A position that holds no regular token in half of the windows or more is left out.
+        """
         often = self.pairs.diagonal() > self.windows / 2  # so that every two of them meet in some window
         mean: np.ndarray = (self.total / self.pairs)[:, often][:, :, often].cpu().numpy()
         return mean
 
 
 def counted_tokens(batch: Batch) -> Tensor:
-    """Return the regular tokens whose place in the row is their position, (b, n) bool: of packed documents, tokens
-    of the first."""
+    """Return the regular tokens whose place in the row is their position: (b, n) bool.
+
+    Of packed documents these are the tokens of the first.
+    """
     ids = batch.windows.document_ids
     if ids is None:
         return batch.regular

@@ -203,16 +203,19 @@ def noise_records(table: Any, context: RecordContext, start: Any = None, walk: f
 
 
 def word_records(table: Any, context: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Measure the shares and N50 of a model's word table (entries, d), all rows, part "words" (LOWDIM Table 1b); errors
-    as of `table_records`."""
+    """Measure the shares and N50 of a model's word table (entries, d), part "words".
+
+    All rows count (LOWDIM Table 1b); errors as of `table_records`.
+    """
     table = as_float64(table)
     shares = component_shares(table)
     return _share_records(context, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
 
 
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
-    """Return arrays for the figures of one position table: what `table_records` has, more of each, and pictures of
-    E·Eᵀ.
+    """Return the arrays for the figures of one position table.
+
+    They are what `table_records` has, more of each, and pictures of E·Eᵀ.
 
     scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
     components. rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows,

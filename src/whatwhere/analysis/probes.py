@@ -122,11 +122,11 @@ def principal_axes(sums: Sums, components: int) -> np.ndarray:
 
 
 def ridge_r2(train: Sums, test: Sums) -> np.ndarray:
-    """Compute R² (q,) on the test tokens of the ridge regression of each target on all features of the
-    training tokens.
+    """Compute R² (q,) of a ridge regression on its test tokens.
 
-    R² is 1 - squared errors / squares about the mean of the test tokens: below 0 where that mean would have been
-    better. Meaningless for a target that does not vary in the test.
+    Each target is regressed on all features of the training tokens. R² is 1 - squared errors / squares about the mean
+    of the test tokens: below 0 where that mean would have been better. Meaningless for a target that does not vary in
+    the test.
     """
     gram, moments = train.moments()
     gram[np.diag_indices_from(gram)] += PENALTY
@@ -142,8 +142,9 @@ def ridge_r2(train: Sums, test: Sums) -> np.ndarray:
 
 
 class SplitSums:
-    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and targets y (q), from which `Sums` are
-    made.
+    """Sums over tokens, by split, from which `Sums` are made.
+
+    They are [x, 1]ᵀ[x, 1, y] and y², for states x (p wide) and targets y (q).
 
     Those of all documents and of the documents that each split tests, so that any split and part is solved without
     another look at a token; apart for each kind of tokens. `shift` is a vector near the mean of x, without which states
@@ -176,8 +177,10 @@ class SplitSums:
     def pairs(
         self, x: slice = slice(None), y: Sequence[int] | None = None, kinds: slice = slice(None)
     ) -> Iterator[tuple[Sums, Sums]]:
-        """Yield training and test sums of each split, of features in columns `x`, targets `y` (default: all) and some
-        kinds of tokens."""
+        """Yield training and test sums of each split.
+
+        x: columns of the features. y: targets (default: all). kinds: kinds of tokens.
+        """
         one = self.p
         at = np.arange(self.p)[x]
         to = self.p + 1 + np.arange(self.q)[slice(None) if y is None else y]
@@ -276,11 +279,10 @@ def probe_records(
 
 
 def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
-    """Draw the tested windows of each split: (splits, windows) bool, where all windows of a document are on
-    one side.
+    """Draw the tested windows of each split: (splits, windows) bool.
 
-    Split s is drawn from seed s; a fifth of the documents is tested, 100 of 500. Where all windows are of one document,
-    a fifth of the windows is; the log says so.
+    All windows of a document are on one side. Split s is drawn from seed s; a fifth of the documents is tested, 100 of
+    500. Where all windows are of one document, a fifth of the windows is; the log says so.
 
     which: (windows,) the document of each, from 0 (`ChosenWindows.which`).
     """
@@ -326,10 +328,10 @@ class Targets:
 
 
 def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
-    """Return the targets that vary in the test and training tokens of every split; `test` (splits,
-    documents, n) comes from `split_documents`.
+    """Return the targets that vary in the test and training tokens of every split.
 
-    The shuffle has a fixed seed. R² of a constant is undefined, so such a target is left out and the log says so.
+    test: (splits, documents, n), from `split_documents`. The shuffle has a fixed seed. R² of a constant is undefined,
+    so such a target is left out and the log says so.
     """
     intra = windows.targets["intra"]
     kinds = np.where(windows.regular, np.isnan(intra).astype(int), -1)

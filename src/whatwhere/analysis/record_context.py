@@ -35,8 +35,10 @@ class RecordContext:
         return self.model if self.seed is None else f"{self.model}-seed-{self.seed}"
 
     def record(self, metric: str, value: SupportsFloat, low: Any = None, high: Any = None, **columns: Any) -> Record:
-        """Return a record in the unit of its metric; an end that is nan becomes None, `columns` are further columns of
-        `Record`."""
+        """Return a record in the unit of its metric.
+
+        An end that is nan becomes None; `columns` are further columns of `Record`.
+        """
         low, high = (None if end is None or np.isnan(end) else float(end) for end in (low, high))
         columns |= {"seed": self.seed, "step": self.step, "unit": unit(metric)}
         return Record(self.study, self.model, metric, float(value), low, high, **columns)
@@ -44,11 +46,10 @@ class RecordContext:
     def splits(
         self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any
     ) -> list[Record]:
-        """Return records of the mean over random splits of the same documents, with `split_interval`, and of each split
-        by its index.
+        """Return records of the mean over random splits of the same documents.
 
-        Splits of the windows of one document tell nothing about other documents: then the mean alone, without an
-        interval.
+        The mean has its `split_interval`, and each split a record by its index. Splits of the windows of one document
+        tell nothing about other documents: then the mean alone, without an interval.
 
         Args:
             values: value of each split. documents: number of documents that were split.
@@ -91,8 +92,9 @@ class RecordContext:
 
 
 def which_document(windows: int, document_numbers: np.ndarray | None) -> np.ndarray:
-    """Return the number of the document of each window, counted from 0 in the order of `document_numbers`, (windows,)
-    int64.
+    """Return the number of the document of each window: (windows,) int64.
+
+    Documents are counted from 0 in the order of `document_numbers`.
 
     document_numbers: (windows,) the document that each begins in; None: each window is a document of its own.
     """
@@ -136,11 +138,11 @@ def draw_documents(windows: int, draws: int = DRAWS, document_numbers: np.ndarra
 def document_means(
     values: np.ndarray, draws: int = DRAWS, document_numbers: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the mean (...) of `values` (windows, ...) over the windows, and over each of `draw_documents` (draws,
-    ...).
+    """Compute the mean of `values` over the windows, and over each draw of documents.
 
-    Windows with nan have no value and are left out, of the quantity concerned alone; nan where none has one. A single
-    document has no other sample: the mean alone, (1, ...).
+    The mean is (...), the means of `draw_documents` are (draws, ...). values: (windows, ...). Windows with nan have no
+    value and are left out, of the quantity concerned alone; nan where none has one. A single document has no other
+    sample: the mean alone, (1, ...).
     """
     flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
     finite = ~np.isnan(flat)

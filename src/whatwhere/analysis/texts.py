@@ -50,14 +50,18 @@ def quantise(weights: np.ndarray) -> np.ndarray:
 
 
 def repeated_text(seed: int = 0) -> tuple[str, str]:
-    """Return title and text of a made-up text of the shape DOC-A + DOC-B + DOC-A (DSTG figure 3); equal seeds give
-    equal texts."""
+    """Return title and text of a made-up text of the shape DOC-A + DOC-B + DOC-A.
+
+    DSTG figure 3 has one; equal seeds give equal texts.
+    """
     return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=3, seed=seed).documents()))
 
 
 def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
-    """Return a readable name of each token id: the vocabulary's entry, decoded where byte-level, with signs for blanks
-    and line breaks."""
+    """Return a readable name of each token id.
+
+    It is the vocabulary's entry, decoded where byte-level, with signs for blanks and line breaks.
+    """
     names = []
     for i in input_ids:
         name = tokenizer.convert_ids_to_tokens(int(i))
