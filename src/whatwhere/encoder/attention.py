@@ -27,14 +27,17 @@ from .registry import PAIR_TERMS, ROTATIONS, register_rotation, suggest_name
 
 @register_rotation("rope")
 def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Return RoFormer's angles position · theta^(-2k/d_head) in radians, (b, n, d_head / 2), for
-    position_ids (b, n)."""
+    """Return RoFormer's angles of positions in radians: (b, n, d_head / 2).
+
+    They are position · theta^(-2k/d_head), for position_ids (b, n).
+    """
     return position_ids[:, :, None].to(dtype) * rope_frequencies(d_head, config, dtype, position_ids.device)
 
 
 def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the frequency of each pair (d_head / 2,), in radians per position, for texts `rotation_factor` = s times
-    as long as trained.
+    """Return the frequency of each pair of columns, in radians per position: (d_head / 2,).
+
+    They are for texts `rotation_factor` = s times as long as trained.
 
     "linear": all slower by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), so that the
     slowest pair is slower by s and the fastest unchanged. "yarn": slower by s where a pair makes less than one turn
@@ -109,8 +112,9 @@ def decayed_rotations(
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return x (b, h, n, d_head) with each pair (x_k, x_{k+r/2}) of its first r columns rotated by its angle (RoFormer
-    eq. 34, halves as in HF).
+    """Rotate the pairs of columns of x (b, h, n, d_head) by their angles.
+
+    Pairs are (x_k, x_{k+r/2}) of the first r columns (RoFormer eq. 34, halves as in HF).
 
     cos, sin: (b, 1, n, r). Columns from r on stay as they are (GPT-NeoX).
     """
@@ -211,8 +215,10 @@ INSPECTORS: ContextVar[tuple[Mapping[int, TermInspector], ...]] = ContextVar("in
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
-    """Return the named terms of the scores, each (b or 1, h, n, n), before the padding mask; softmax reads
-    their sum."""
+    """Return the named terms of the scores, each (b or 1, h, n, n).
+
+    They are before the padding mask; softmax reads their sum.
+    """
     terms = {name: term for product in products for name, term in product.terms(scale).items()}
     return terms | {b.name: b.to_dense() for b in biases}
 
@@ -220,8 +226,10 @@ def term_scores(products: list[Product], biases: list[Bias], scale: float) -> di
 def attend_eagerly(
     terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """Compute outputs (b, h, n, d_v) and weights (b, h, n, n), softmax in at least float32: the specification of
-    attention."""
+    """Compute outputs (b, h, n, d_v) and weights (b, h, n, n) of attention.
+
+    This is the specification; softmax runs in at least float32.
+    """
     scores = functools.reduce(torch.add, (t.to(torch.promote_types(t.dtype, torch.float32)) for t in terms.values()))
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
@@ -243,8 +251,9 @@ def attend_by_sdpa(
     dropout: float,
     ahead: JoinedAhead | None = None,
 ) -> Tensor:
-    """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `biased_attention` where that is
-    faster.
+    """Compute the outputs by torch's scaled_dot_product_attention.
+
+    On a CPU `biased_attention` computes them where it is faster.
 
     A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. torch's kernel has
     one product: where it would be used and keys ahead have another one, all scores are computed, (b, h, n, n).
@@ -445,8 +454,10 @@ class Attention(nn.Module):
     def projections(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs
     ) -> tuple[list[Product], list[Bias], Tensor]:
-        """Return products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n,
-        d_stream)."""
+        """Return products, biases and values of a block's `streams`.
+
+        streams: (b, n, d_stream). values: (b, h, n, sum of d_stream / heads).
+        """
         queries = {}
         keys = {}
         ahead_queries = {}
@@ -510,8 +521,10 @@ class Attention(nn.Module):
     def forward(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs, backend: str
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or the terms were
-        changed."""
+        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) or None.
+
+        There are weights if the backend is eager or the terms were changed.
+        """
         products, biases, values = self.projections(streams, inputs)
         dropout = self.dropout if self.training and inputs.with_dropout else 0.0
         attn = None

@@ -82,8 +82,9 @@ class FireTerms(PairTerms):
 
 @register_pair_terms("dape")
 class DapeTerms(PairTerms):
-    """DAPE: s + b + f(s, b) in place of the score s of all heads, with the logarithmic bias b of KERPLE and a network f
-    of a layer (Zheng et al. 2024).
+    """DAPE: s + b + f(s, b) in place of the score s of all heads.
+
+    b is the logarithmic bias of KERPLE and f a network of a layer (Zheng et al. 2024).
 
     `relative` is b, and `semantic_to_relative` what f adds.
     """

@@ -127,8 +127,10 @@ class T5Bias(nn.Module):
 
 @register_bias("clipped")
 class ClippedBias(nn.Module):
-    """Learned value per head and distance, constant beyond `relative_max_distance`, zero at the start (TUPE footnote
-    2)."""
+    """Learned value per head and distance, constant beyond `relative_max_distance`.
+
+    It starts at zero (TUPE footnote 2).
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -146,8 +148,10 @@ class ClippedBias(nn.Module):
 
 @register_bias("product")
 class ProductBias(nn.Module):
-    """Bias (r F_Q)(r F_K)ᵀ/√d_head with a learned vector r of each distance up to `relative_max_distance` (TUPE section
-    5)."""
+    """Bias (r F_Q)(r F_K)ᵀ/√d_head with a learned vector r of each distance.
+
+    Distances beyond `relative_max_distance` have the vector at the end of their side (TUPE section 5).
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -262,8 +266,10 @@ class UntiedPositions(nn.Module):
             self.cls = nn.Parameter(torch.empty(2, width))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set free scores and θ to zero, and draw the rows of [CLS] with standard deviation
-        `position_initializer_range`."""
+        """Set free scores and θ to zero, and draw the rows of [CLS].
+
+        Their standard deviation is `position_initializer_range`.
+        """
         assert config.position_initializer_range is not None
         for values in (self.free, self.theta):
             if values is not None:

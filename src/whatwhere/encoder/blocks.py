@@ -13,8 +13,10 @@ Streams = tuple[Tensor, ...]
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation x / sqrt(mean(x²) + eps) · weight over the last axis, in at least float32 (Zhang
-    and Sennrich 2019)."""
+    """Root-mean-square normalisation over the last axis, in at least float32.
+
+    It is x / sqrt(mean(x²) + eps) · weight (Zhang and Sennrich 2019).
+    """
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -29,8 +31,10 @@ class RMSNorm(nn.Module):
 
 
 class StreamNorm(nn.Module):
-    """Separate norm of each stream, RMSNorm or LayerNorm as the block has it, so that no stream depends on the other
-    (DSTG 3.1)."""
+    """Separate norm of each stream, so that no stream depends on the other (DSTG 3.1).
+
+    It is RMSNorm or LayerNorm as the block has it.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -114,8 +118,10 @@ class NeoBertBlock(_Block):
         return self.attention_norm(streams)
 
     def forward(self, streams: Streams, inputs: AttentionInputs, backend: str) -> tuple[Streams, Tensor | None]:
-        """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
-        has them."""
+        """Return the new streams (b, n, d_stream), and the attention weights or None.
+
+        Weights are (b, h, n, n), where the backend has them.
+        """
         normed = self.attention_norm(streams)
         update, attn = self.attention(normed, inputs, backend)
         streams = self._add(normed if self.normalized_residual else streams, update, inputs.with_dropout)
@@ -125,16 +131,20 @@ class NeoBertBlock(_Block):
 
 
 class BertBlock(_Block):
-    """BERT's post-norm block: norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et
-    al. 2019)."""
+    """BERT's post-norm block: attention, then feed-forward (Devlin et al. 2019).
+
+    It computes norm(streams + attention(streams)), then norm(streams + feed-forward(streams)).
+    """
 
     def attention_input(self, streams: Streams) -> Streams:
         """Return the streams that the attention reads, each (b, n, d_stream): the block's input unchanged."""
         return streams
 
     def forward(self, streams: Streams, inputs: AttentionInputs, backend: str) -> tuple[Streams, Tensor | None]:
-        """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
-        has them."""
+        """Return the new streams (b, n, d_stream), and the attention weights or None.
+
+        Weights are (b, h, n, n), where the backend has them.
+        """
         update, attn = self.attention(streams, inputs, backend)
         streams = self.attention_norm(self._add(streams, update, inputs.with_dropout))
         return self.feed_forward_norm(self._add(streams, self.feed_forward(streams), inputs.with_dropout)), attn

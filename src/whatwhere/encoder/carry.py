@@ -62,8 +62,9 @@ def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def relative_imports(text: str) -> str:
-    """Return the text of a scheme with its imports from `whatwhere.encoder` made relative, as a carried file needs
-    them.
+    """Make the imports of a scheme from `whatwhere.encoder` relative.
+
+    Return its text, as a carried file needs it.
 
     Raises:
         ValueError: the scheme imports anything else of whatwhere, or not on a line of its own.

@@ -42,8 +42,10 @@ class DistanceBias(nn.Module):
         raise NotImplementedError
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Return the values (..., heads), in score units, of distances of any shape, key position minus query
-        position."""
+        """Return the values (..., heads) of distances of any shape, in score units.
+
+        A distance is key position minus query position.
+        """
         if distance.ndim > 1 and not torch.compiler.is_compiling() and distance.device.type != "meta":
             reach = int(distance.abs().max())
             if 2 * reach + 1 < distance.numel():
@@ -139,8 +141,10 @@ class TisaBias(DistanceBias):
         self.amplitude, self.sharpness, self.offset = (nn.Parameter(torch.zeros(shape)) for _ in range(3))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Draw amplitudes and sharpnesses around 0.1 with deviation 0.01, and offsets around 0 with deviation 5 (their
-        code)."""
+        """Draw amplitudes, sharpnesses and offsets as the authors' code does.
+
+        The first two are around 0.1 with deviation 0.01, offsets around 0 with deviation 5.
+        """
         init.normal_(self.amplitude, mean=0.1, std=0.01)
         init.normal_(self.sharpness, mean=0.1, std=0.01)
         init.normal_(self.offset, std=5.0)

@@ -175,8 +175,10 @@ def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
 
 
 def open_blind_rows(pairs: Tensor) -> Tensor:
-    """Return a mask of pairs (b, 1, n, n) in which a query that may look nowhere looks everywhere, so that backends
-    agree."""
+    """Return a mask of pairs (b, 1, n, n) in which every query looks somewhere.
+
+    A query that may look nowhere looks everywhere, so that backends agree.
+    """
     return pairs | ~pairs.any(-1, keepdim=True)
 
 
@@ -188,8 +190,9 @@ def visible_tokens(pairs: Tensor) -> Tensor:
 def ids_of_vectors(
     config: EncoderConfig, inputs_embeds: Tensor, attention_mask: Tensor | None, special_tokens_mask: Tensor | None
 ) -> Tensor:
-    """Return token ids (b, n) that stand for vectors: the ids of [CLS] and [SEP] where these are marked,
-    elsewhere another token's.
+    """Return token ids (b, n) that stand for vectors.
+
+    They are the ids of [CLS] and [SEP] where these are marked, elsewhere another token's.
 
     A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
 

@@ -466,8 +466,9 @@ class Encoder(EncoderPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         special_tokens_mask: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Compute the named terms of the attention scores, each (layers, b, h, n, n), with size 1 where constant over
-        the batch.
+        """Compute the named terms of the attention scores, each (layers, b, h, n, n).
+
+        An axis has size 1 where the term is constant over the batch.
 
         Inputs and errors are as of `forward`. In score units, before the padding mask; they sum to the scores that
         the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the values at special

@@ -90,8 +90,9 @@ class DistanceVectors(nn.Module):
 
 @register_pair_terms("shaw")
 class ShawKeys(PairTerms):
-    """Relative keys q_i·a_{j-i}/√d_head, with a learned vector a of each distance up to `relative_max_distance`, the
-    same in all heads of a layer (Shaw et al. 2018, eq. 4; TUPE eq. 4).
+    """Relative keys q_i·a_{j-i}/√d_head, with a learned vector a of each distance.
+
+    Distances reach `relative_max_distance`; all heads of a layer share a (Shaw et al. 2018, eq. 4; TUPE eq. 4).
 
     Their relative values (eq. 3) are left out: a sum over keys would need the weights, which fused attention does not
     give, and they changed nothing in the paper's table 3.

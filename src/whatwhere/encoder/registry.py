@@ -59,8 +59,9 @@ def _decorator(name: str, registered: dict[str, Any], kind: str) -> Callable[[_P
 
 
 def register_table(name: str) -> Callable[[_Part], _Part]:
-    """Register a position table by a class decorator: `Module(config, rows, width)` whose `forward()` gives (rows,
-    width).
+    """Register a position table by a class decorator.
+
+    The class is `Module(config, rows, width)` whose `forward()` gives (rows, width).
 
     Configurations then take it as `absolute=name`. A method `initialize(config)` sets the initial weights. A method
     `at(positions)`, real numbers (...) to vectors (..., width), lets `position_draws` be used with it.
@@ -72,8 +73,9 @@ def register_table(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_bias(name: str) -> Callable[[_Part], _Part]:
-    """Register a relative bias by a class decorator: `Module(config)` whose `forward(distance)` gives (..., heads) in
-    score units.
+    """Register a relative bias by a class decorator.
+
+    The class is `Module(config)` whose `forward(distance)` gives (..., heads) in score units.
 
     `distance` holds integers of any shape, key position minus query position. Configurations take it as
     `relative=name`. A method `initialize(config)` sets the initial weights. A static method `buckets(distance, config)`
@@ -86,8 +88,9 @@ def register_bias(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_rotation(name: str) -> Callable[[_Part], _Part]:
-    """Register a rotation by a decorator: `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head /
-    2) in radians.
+    """Register a rotation by a decorator.
+
+    The function `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head / 2) in radians.
 
     Configurations take it as `rotation=name`. With a `rotation_share` below 1, d_head is the width that turns.
 

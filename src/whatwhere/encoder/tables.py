@@ -60,8 +60,10 @@ def has_loaded_numbers(parameter: Tensor) -> bool:
 
 
 def draw_weights(weight: Tensor, spread: float, config: EncoderConfig) -> None:
-    """Draw the values of a weight of any shape as `config.initializer` asks: normal of this deviation, or uniform on
-    [-spread, spread]."""
+    """Draw the values of a weight of any shape as `config.initializer` asks.
+
+    They are normal with standard deviation `spread`, or uniform on [-spread, spread].
+    """
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
     else:

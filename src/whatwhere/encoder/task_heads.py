@@ -20,8 +20,10 @@ from .model import Encoder, EncoderPreTrainedModel, StateChoice
 
 
 class ForwardOptions(TypedDict, total=False):
-    """Further inputs and outputs of a forward pass (`Encoder.forward`); every head also takes `return_dict` (False: a
-    tuple)."""
+    """Further inputs and outputs of a forward pass (`Encoder.forward`).
+
+    Every head also takes `return_dict` (False: a tuple).
+    """
 
     special_tokens_mask: Tensor | None
     token_type_ids: Tensor | None
@@ -65,8 +67,9 @@ class EncoderWithHead(EncoderPreTrainedModel):
 
 
 def mean_cross_entropy(logits: Tensor, targets: Tensor, count: Tensor | int | None = None) -> Tensor:
-    """Compute the mean cross-entropy in nats, in at least float32, of logits (m, c) and class numbers (m,); 0 if m is
-    0.
+    """Compute the mean cross-entropy in nats of logits (m, c) and class numbers (m,).
+
+    It runs in at least float32; 0 if m is 0.
 
     count: number of targets that the sum is divided by instead of m: targets of a whole batch of which this is a part.
     """
