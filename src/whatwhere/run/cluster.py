@@ -103,8 +103,9 @@ class Cluster:
 
 @contextmanager
 def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
-    """Connect to the scheduler of a cluster, print the address of its dashboard, and yield the cluster once it has a
-    worker.
+    """Connect to the scheduler of a cluster, and yield the cluster once it has a worker.
+
+    Print the address of its dashboard, too.
 
     Args:
         address: For example tcp://10.0.0.1:8786, or the path of a scheduler file; None yields None.

@@ -58,8 +58,9 @@ def has_weights(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
-    """Return the status of the run in a folder and of every run inside it: trainings of a study, evaluations of
-    `evaluate all`.
+    """Return the status of the run in a folder and of every run inside it.
+
+    Runs inside are trainings of a study, evaluations of `evaluate all`.
 
     Each status has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" of a training that
     a running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
