@@ -192,8 +192,10 @@ def _options_of(config: HeadsConfig) -> list[str]:
 
 
 def heads_text(result: dict[str, Any]) -> str:
-    """Return the text of `whatwhere heads`: a line for each head with its label, the shares of its terms, its
-    scores."""
+    """Return the text of `whatwhere heads`: a line for each head.
+
+    A line has the head's label, the shares of its terms and its scores.
+    """
     records = [Record(**r) for r in result["records"]]
     named = labels(Table(records), records[0].model, records[0].seed) if records else {}
     heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)

@@ -13,8 +13,10 @@ from ..records.record import Arrays, Record
 
 @dataclass
 class Measurements:
-    """Records by the name of their analysis, arrays by the stem of their file, and reasons for what could not be
-    measured."""
+    """Records by analysis, arrays by file, and reasons for what was not measured.
+
+    Records are by the name of their analysis, arrays by the stem of their file.
+    """
 
     records_of: dict[str, list[Record]] = field(default_factory=dict)
     arrays: dict[str, Arrays] = field(default_factory=dict)
@@ -26,8 +28,10 @@ class Measurements:
         return list(dict.fromkeys(chain.from_iterable(self.records_of.values())))
 
     def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
-        """Return what `measure` returns; None, with the reason in `left_out`, where an optional analysis raises a
-        ValueError."""
+        """Return what `measure` returns, or None where it cannot be measured.
+
+        None if an optional analysis raises a ValueError, whose words are then the reason in `left_out`.
+        """
         try:
             return measure()
         except ValueError as error:
@@ -65,8 +69,10 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
 
 
 def split_analyses(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
-    """Split the analyses that `analysis_input` suffices for: those with a reader share a pass, each other one is
-    alone."""
+    """Split the analyses that `analysis_input` suffices for into jobs.
+
+    Analyses with a reader share a pass, each other one is alone.
+    """
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
     readers = tuple(analysis for analysis in possible if analysis.reader is not None)
     alone = [(analysis,) for analysis in possible if analysis.reader is None]

@@ -55,8 +55,11 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
 def model_records(
     folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry, progress: Progress
 ) -> list[Record]:
-    """Measure models against the first corpus: the separation of their tables at every checkpoint, GEOM's conditions H1
-    and H3 there and of the finished model; `progress` gets a part for each model, in checkpoints."""
+    """Measure models against the first corpus.
+
+    At every checkpoint: the separation of the models' tables and GEOM's conditions H1 and H3, these of the finished
+    model, too. `progress` gets a part for each model, in checkpoints.
+    """
     records: list[Record] = []
     distributions = geometry.distributions
     corpus = CorpusDistances(

@@ -42,8 +42,10 @@ def log_spaced_steps(steps: int) -> set[int]:
 
 
 def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
-    """Return this process's part of the optimizers' states: a flat dict of tensors named
-    `optimizer.parameter.entry`."""
+    """Return this process's part of the optimizers' states.
+
+    It is a flat dict of tensors named `optimizer.parameter.entry`.
+    """
     return {
         f"{o}.{parameter}.{name}": local_part(torch.as_tensor(value).detach()).cpu().contiguous()
         for o, optimizer in enumerate(optimizers)

@@ -39,8 +39,10 @@ RMS = 0.2  # root mean square of an update of AdamW, in units of its learning ra
 
 
 def orthogonalize(x: Tensor, dtype: torch.dtype, eps: float = 1e-7) -> Tensor:
-    """Return matrices (m, r, c), r <= c, with the singular vectors of `x` and singular values near 1, computed in
-    `dtype`."""
+    """Return matrices (m, r, c), r <= c, with the singular vectors of `x`.
+
+    Their singular values are near 1; all is computed in `dtype`.
+    """
     a, b, c = COEFFICIENTS
     x = x.to(dtype)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)

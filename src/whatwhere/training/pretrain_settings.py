@@ -68,8 +68,9 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         return self.model_copy(update={"steps": steps, "tokens": None})
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
-        """Return the model's configuration; vocabulary, special tokens and ends of segments come from `windows`, if
-        given.
+        """Return the model's configuration.
+
+        Vocabulary, special tokens and ends of segments come from `windows`, if given.
 
         Raises:
             ValueError: no such preset, size or field, a tokenizer larger than the vocabulary, or windows longer than

@@ -72,8 +72,10 @@ def local_part(value: Tensor) -> Tensor:
 
 
 def shard_bounds(like: Tensor) -> tuple[int, int]:
-    """Return the first row of this process's shard of `like` (rows, ...) and the row after its last; all rows if it is
-    not sharded."""
+    """Return the first row of this process's shard and the row after its last.
+
+    The shard is one of `like` (rows, ...); all rows if `like` is not sharded.
+    """
     if not isinstance(like, DTensor):
         return 0, len(like) if like.ndim else 0
     size = -(-len(like) // like.device_mesh.size())  # as torch.chunk divides
