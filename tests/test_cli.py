@@ -242,7 +242,7 @@ def test_doctor_and_presets_print_one_object(trained):
     )
 
 
-def test_explain_a_preset_a_file_and_a_model(trained):
+def test_explain_takes_presets_files_and_models(trained):
     facts = [
         json.loads(whatwhere("explain", str(what), "--json").stdout) for what in (trained, trained / "pretrain.yaml")
     ]

@@ -176,7 +176,7 @@ def test_damaged_labelled_tables_are_refused(tmp_path, name, content, said):
         one_class_of_5000_digits=([LONG] * 4, "have the label '999"),
     ),
 )
-def test_classes_of_a_fine_tuning(tmp_path, labels, said):
+def test_too_few_or_many_classes_are_refused(tmp_path, labels, said):
     path = put(tmp_path, "t.tsv", "t\tl\n" + "".join(f"a\t{label}\n" for label in labels))
     words = ["--data", str(path), "--dev", str(path), "--text", "t", "--label", "l", "--out", str(tmp_path / "o")]
     done = whatwhere("finetune", "reference", *words)

@@ -121,7 +121,7 @@ def of_config(**values):
         a_word_for_a_width=(of_config(hidden_size="wide"),),
     ),
 )
-def test_a_model_of_a_configuration_of_nonsense(model, content):
+def test_a_damaged_model_configuration_is_refused(model, content):
     put(model, "config.json", content)
     refused(lambda: open_model(model), model)
     try:
@@ -150,7 +150,7 @@ def head(about, data: bytes = b"") -> bytes:
         a_pickle_under_the_name=(b"\x80\x04cos\nsystem\n(S'x'\ntR.",),
     ),
 )
-def test_a_model_of_damaged_weights(model, content):
+def test_a_model_of_damaged_weights_is_refused(model, content):
     put(model, "model.safetensors", content)
     refused(lambda: open_model(model), model)
     refused(lambda: read_table(model), model)

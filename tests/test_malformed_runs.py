@@ -74,7 +74,7 @@ STRANGE += [{1: 2}, {"preset": [1]}, {"a": {"preset": [1]}}, {"a": {"preset": "d
 
 
 @pytest.mark.parametrize("kind", CONFIGS, ids=lambda kind: kind.__name__)
-def test_every_key_of_every_configuration_with_strange_values(kind):
+def test_strange_values_of_any_key_are_one_line(kind):
     values = {"steps": 3, "models": ["reference"], "data": "x", "dev": "x", "text": "t", "label": "l", "to": 512}
     values |= {"start": "reference"}
     base = {key: value for key, value in values.items() if key in kind.model_fields and kind is not StudyConfig}
@@ -100,7 +100,7 @@ def test_every_key_of_every_configuration_with_strange_values(kind):
         words=(f"vocab_size={10**30}", "vocab_size"),
     ),
 )
-def test_settings_of_the_command_line(text, said):
+def test_nonsense_settings_are_refused_in_one_line(text, said):
     done = whatwhere("explain", "dstg", "--set", text)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr and len(done.stderr) < 500
 
@@ -324,7 +324,7 @@ LOGGED = {"step": 1, "tokens": 9, "tokens_per_second": 1.0}
         ),
     ),
 )
-def test_the_status_of_a_folder_of_nonsense(tmp_path, files, said):
+def test_the_status_names_damaged_files(tmp_path, files, said):
     for name, content in files.items():
         put(tmp_path, name, content)
     refused(lambda: run_status(tmp_path), tmp_path, said)

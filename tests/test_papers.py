@@ -27,7 +27,7 @@ def test_layers_are_ours_counted_from_the_embedding():
     assert ("r2.token", "dstg", "position", 6) not in values and ("r2.token", "dstg", "all", 6) not in values
 
 
-def test_cells_that_claims_rest_on():
+def test_cells_of_claims_are_the_papers():
     values = DSTG_R2
     assert values["r2.token", "dstg", "position", 5] == 0.89
     assert values["r2.token", "ap", "all", 6] == 0.24

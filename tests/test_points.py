@@ -259,7 +259,7 @@ def test_curves_average_the_rows_of_finite_values():
     assert curve(heads[1])[0].seeds == 1 and curve(heads[1], trained=False)[0].seeds == 0
 
 
-def test_running_sums_and_the_highest_of_several_curves():
+def test_curves_have_running_sums_and_a_highest():
     a, b = curve(np.array([0.5, 0.3, 0.2]), (1, 2, 3)), curve(np.array([0.4, 0.6]), (3, 0))
     assert values(running_sums(a)) == pytest.approx(dict(enumerate(np.cumsum([0.5, 0.3, 0.2]), 1)))
     assert values(highest([a, b])) == {0: 0.6, 1: 0.5, 2: 0.3, 3: 0.4} and list(highest([a, b])) == [0, 1, 2, 3]

@@ -131,7 +131,7 @@ def test_equation_6_written_out_for_rms_norm():
                         assert found[part][b, head, i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_equation_6_written_out_for_layer_norm():
+def test_correlations_equal_equation_6_with_layer_norm():
     model, chosen = foreign("bert"), documents(2, n=6)
     e = model.embeddings
     found = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))

@@ -52,7 +52,7 @@ def test_the_crossing_is_interpolated_between_validations():
         ([(10, 2.0)], 3.0, 10.0),
     ],
 )
-def test_step_from_which_on_a_curve_stays(curve, loss, expected):
+def test_a_step_counts_once_the_curve_stays_below(curve, loss, expected):
     assert reached(curve, loss) == (None if expected is None else pytest.approx(expected))
 
 

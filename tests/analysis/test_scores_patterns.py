@@ -198,7 +198,7 @@ def test_scores_that_are_not_finite_are_an_error():
         ("bert-r", ["relative"]),
     ],
 )
-def test_terms_that_are_free_of_content(case, terms):
+def test_terms_free_of_content_are_named(case, terms):
     model = build(case)
     assert content_free_terms(model) == terms
 

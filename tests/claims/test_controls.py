@@ -159,7 +159,8 @@ def groups(semantic, absolute, mixed):
         (8, 8, 4, "not seen here"),
     ],
 )
-def test_two_groups_of_heads_need_both(semantic, absolute, mixed, expected):
+def test_clusters_of_heads_need_both_groups(semantic, absolute, mixed, expected):
+    """Heads cluster where both the semantic and the absolute group have members."""
     found = verdict("dstg-heads-cluster", groups(semantic, absolute, mixed))
     assert found["verdict"] == expected and found["paper_value"] is None
     assert found["value"] == pytest.approx(1 - mixed / (semantic + absolute + mixed))
@@ -218,7 +219,8 @@ def test_unrelated_divergences_support_nothing(count, sharpness):
     assert held <= 0.08 * cases
 
 
-def test_divergences_that_belong_together_do():
+def test_correlated_divergences_support_the_claim():
+    """Divergences by the relative term that follow the semantic ones make the claim hold."""
     rng = np.random.default_rng(0)
     semantic, absolute = rng.normal(size=(2, 24))
     relative = np.exp(semantic + 0.3 * rng.normal(size=24))

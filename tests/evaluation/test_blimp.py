@@ -110,7 +110,7 @@ def test_missing_files_and_texts_of_blimp_are_named(data, tmp_path):
         read_blimp(data)
 
 
-def test_as_a_probe_no_pair_is_in_two_parts(tmp_path):
+def test_pairs_of_a_probe_stay_in_one_part(tmp_path):
     words = [(f"p{k}", i) for k in range(3) for i in range(20)]
     text = "".join(line(f"good {p} {i}", f"bad {p} {i}", "syntax", p) for p, i in words)
     (tmp_path / "all.jsonl").write_text(text, encoding="utf-8")

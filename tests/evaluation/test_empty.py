@@ -44,7 +44,7 @@ def test_an_empty_file_is_named(file: str, tmp_path: Path):
     assert str(caught.value) == f"{tmp_path / file} is empty. Bring a complete copy."
 
 
-def test_lines_without_a_word_are_nothing_too(tmp_path: Path):
+def test_a_file_of_blank_lines_is_empty(tmp_path: Path):
     (tmp_path / "blimp.jsonl").write_text("\n \n")
     with pytest.raises(ValueError, match="blimp.jsonl is empty"):
         read_blimp(tmp_path)

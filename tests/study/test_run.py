@@ -321,7 +321,8 @@ def test_what_cannot_be_matched_is_refused_before_training(arguments, tmp_path):
     assert not (tmp_path / "s/models").exists()
 
 
-def test_all_presets_and_the_recipe_of_the_first():
+def test_all_stands_for_presets_with_one_recipe():
+    """`all` stands for all presets that are not named, and the first model gives the recipe."""
     config = StudyConfig.parse({"models": ["tupe-a", "all"], "steps": 3})
     assert config.models[0] == "tupe-a" and set(config.models) == set(PRESETS) and len(config.models) == len(PRESETS)
     assert config.recipe == "tupe" and config.pretraining("dstg", 0, 3).masking == "80-10-10"
