@@ -155,7 +155,7 @@ def test_a_half_turn_of_the_reference_is_said():
     # A reference of the run's text without such a model had taken the sentence away.
     vars(run)["beside"] = Beside(ReferenceStudy("d", study.facts | {"models": {}, "size": "tiny"}, []))
     (told,) = [each.sentence for each in pick(run).beside]
-    assert "two components hold 100\u202f% before" in told and "10.2M tokens of Wikipedia" in told
+    assert "two components hold 100\u202f% before" in told and "10.2M tokens of docstrings" in told
 
 
 @pytest.mark.parametrize(("written", "kept"), [(0.9, True), (0.1, False)])

@@ -342,7 +342,7 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     for run, more in ((encoder, frozenset()), (out, tuned)):
         assert {frozenset(line) for line in read_lines(run / "log.jsonl")} == {step, validation | more}
     assert f"Next: whatwhere predict {out} --text 'A text of your own.'" in again.stdout
-    assert "is what is trained on" not in done.stderr
+    assert "is trained on" not in done.stderr
     # The command alone wrote the records: a call of the library left a folder without them.
     called = tmp_path / "called"
     config = config_of(encoder, tables, length=32, batch_size=8, precision="fp32", checkpoint_steps=[1, 3], steps=4)
@@ -363,7 +363,7 @@ def test_rows_that_are_trained_on_and_judge_are_said(encoder, tables, tmp_path, 
     # The accuracy of such a table was given like any other.
     values = {"start": str(encoder), "data": tables["data"], "dev": tables["data"], "length": 32, "batch_size": 8}
     finetune(FinetuneConfig.parse({**values, "steps": 1}), tmp_path / "run")
-    assert f"{tables['data']} is what is trained on: the accuracy says nothing about other" in capsys.readouterr().err
+    assert f"{tables['data']} is trained on: the accuracy says nothing about other" in capsys.readouterr().err
 
 
 def test_negative_labels_are_named(encoder, tables, tmp_path, capsys):
