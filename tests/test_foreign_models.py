@@ -85,7 +85,7 @@ def test_ids_of_another_tokenizer_are_refused_in_one_line(place, tmp_path):
         line = refused(verb, place / "bert", "--corpus", windows, "--windows", "10")
         assert f"The windows in {windows} were made by another tokenizer" in line and line.endswith("--corpus FILE.")
     geometry = ("geometry", "--corpus", place / "my-texts", "--out", tmp_path / "out", *QUICK)
-    assert "with another vocabulary than that of" in refused(*geometry, "--model", place / "bert", "--tokenizer", other)
+    assert "with another vocabulary than" in refused(*geometry, "--model", place / "bert", "--tokenizer", other)
     assert "measure models of different vocabularies one by one" in refused(
         *geometry, "--model", place / "bert", "--model", other
     )
