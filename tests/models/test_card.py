@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from loop_runs import config_of
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -46,19 +47,7 @@ def settings(**values) -> dict:
 def trained(corpus_file, tmp_path_factory) -> Path:
     """A folder that a short pretraining left."""
     out = tmp_path_factory.mktemp("trained") / "dstg"
-    small = {
-        "length": 32,
-        "vocab_size": 300,
-        "batch_size": 8,
-        "workers": 1,
-        "precision": "fp32",
-        "model": {"num_hidden_layers": 2},
-    }
-    pretrain(
-        PretrainConfig.parse({**small, "corpus": str(corpus_file), "steps": 3, "pooling": "semantic"}),
-        out,
-        progress=False,
-    )
+    pretrain(config_of(corpus_file, steps=3, pooling="semantic"), out, progress=False)
     return out
 
 

@@ -17,6 +17,7 @@ import torch
 from cli_runner import settings, whatwhere
 from foreign_models import KINDS, SIZES, save
 from huggingface_hub.errors import LocalEntryNotFoundError
+from loop_runs import config_of as small_training
 from run_files import MODEL, logged, losses, unexplained
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -42,16 +43,7 @@ from whatwhere.study.finetune_run import finetune_records, run_finetuning
 from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
 from whatwhere.training.pretrain import pretrain
-from whatwhere.training.pretrain_settings import PretrainConfig
 
-SMALL = {
-    "length": 32,
-    "vocab_size": 300,
-    "batch_size": 8,
-    "workers": 1,
-    "precision": "fp32",
-    "model": {"num_hidden_layers": 2},
-}
 QUICK = {
     "length": 32,
     "batch_size": 8,
@@ -67,9 +59,7 @@ QUICK = {
 def encoder(corpus_file, tmp_path_factory) -> Path:
     """A pretrained `ap` folder."""
     out = tmp_path_factory.mktemp("pretrained") / "ap"
-    pretrain(
-        PretrainConfig.parse({**SMALL, "preset": "ap", "corpus": str(corpus_file), "steps": 3}), out, progress=False
-    )
+    pretrain(small_training(corpus_file, preset="ap", steps=3), out, progress=False)
     return out
 
 

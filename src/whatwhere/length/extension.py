@@ -155,8 +155,9 @@ def extend(
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
     config = read_object(folder / "config.json", hint="Use a complete copy.")
-    original = (folder, config, methods_of(config), configured_length(config))
-    plan = _Plan(*original, length, method, components, points, as_written, window)
+    known = methods_of(config)
+    before = configured_length(config)
+    plan = _Plan(folder, config, known, before, length, method, components, points, as_written, window)
     _refuse_options(plan)
     if plan.keeps_positions and window is None:
         return {"out": None, "reason": _reason_for_no_copy(plan)}
