@@ -50,7 +50,7 @@ from malformed_count import malformed
 from strikes import JUMPS, MODES, WELL
 
 from whatwhere.records.record import read_records
-from whatwhere.run.folder import MANIFEST
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 
 DAMAGE = ("flipped", "vanished")

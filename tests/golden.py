@@ -32,7 +32,7 @@ from whatwhere.report import comparison_page, open_runs, page_of, references
 from whatwhere.report.loaded_run import load_run
 from whatwhere.report.page import Page
 from whatwhere.report.pages import study_page
-from whatwhere.run.folder import MANIFEST
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.study.spectra_run import run_spectra
 
 HERE = Path(__file__).parent

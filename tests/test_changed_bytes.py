@@ -11,7 +11,8 @@ from made_study import make_study
 import whatwhere as ww
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.records.record import Record, read_records, write_records
-from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.study.study_settings import StudyConfig
 
 

@@ -19,7 +19,8 @@ from whatwhere.corpus.tokenizer import open_tokenizer
 from whatwhere.geometry.counts import Counts
 from whatwhere.models.model_tables import read_table
 from whatwhere.models.open import open_model
-from whatwhere.run.folder import FORMAT, MANIFEST, RunFolder
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.manifest import FORMAT, MANIFEST
 from whatwhere.training import checkpoints
 
 STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}

@@ -20,7 +20,7 @@ from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.models.open import open_model
 from whatwhere.models.table_sources import load_tables
 from whatwhere.run import reference as reference_model
-from whatwhere.run.folder import MANIFEST
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 from whatwhere.study.geometry_run import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune

@@ -14,7 +14,8 @@ from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
 from whatwhere.run.files import machine_id, sha256
-from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 from whatwhere.study.training_records import text_records
 from whatwhere.training.corpus_settings import check_enough_windows

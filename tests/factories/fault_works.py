@@ -18,7 +18,8 @@ from strikes import HELD, disturbed, give_rights
 
 from whatwhere.records.record import read_records
 from whatwhere.run.files import sha256
-from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides

@@ -13,7 +13,7 @@ from whatwhere.report import write_report
 from whatwhere.report.loaded_run import load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import spectra_page
-from whatwhere.run.folder import MANIFEST
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.study.spectra_run import run_spectra
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

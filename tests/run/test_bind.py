@@ -28,10 +28,8 @@ class Counting(StrictConfig):
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
-        if NAME in run.listed_files():
-            config = config.merge_with_run(run, NAME)
-        config.save_in(run, NAME)
-        run.keep_if_refused()
+        config = config.bind(run, NAME, is_bound=NAME in run.listed_files())
+        config.keep_in(run, NAME)
         return config
 
 
@@ -77,9 +75,9 @@ def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     Path("t.npy").touch()
     with RunFolder.open("run", "counting") as run:
         Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
-        assert Nested.parse({"model": {"table_file": "t.npy"}}).merge_with_run(run, NAME)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).bind(run, NAME, is_bound=True)
         with pytest.raises(ValueError, match="was started with model="):
-            Nested.parse({"model": {"table_file": "u.npy"}}).merge_with_run(run, NAME)
+            Nested.parse({"model": {"table_file": "u.npy"}}).bind(run, NAME, is_bound=True)
 
 
 def test_defaults_of_recipes_are_no_given_keys():

@@ -12,8 +12,9 @@ import pytest
 from cli_runner import whatwhere
 
 from whatwhere.run import files
-from whatwhere.run.folder import LOG, MANIFEST, RunFolder
+from whatwhere.run.folder import LOG, RunFolder
 from whatwhere.run.lock import InUse, writer_of
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 
 

@@ -9,7 +9,8 @@ from loop_runs import config_of, windows_of
 import whatwhere as ww
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line
-from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 from whatwhere.training import checkpoints
 from whatwhere.training.loop import Trainer

@@ -7,7 +7,8 @@ from unittest import mock
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.pretrain_settings import PretrainConfig

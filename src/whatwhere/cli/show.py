@@ -3,15 +3,13 @@
 import os
 import re
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..models.preset_table import check_preset, kept_rows, rows_as_text
-from ..run.files import sweep
-from ..run.lock import InUse, is_free, lock
 from ..run.reference import REFERENCE, model_source
 from ..run.text_tables import table_lines
 from ..training.training_keys import PretrainKeys, SchemeKeys
@@ -43,6 +41,7 @@ def report(
         csv: Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.
     """
     from ..report import comparison_page, open_runs, page_of, write_page, write_tables
+    from ..run.folder import RunFolder
 
     if out is not None:
         check_page_file(out, "report.html")
@@ -50,12 +49,9 @@ def report(
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
     place = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
-    with ExitStack() as temporary:
-        if place.parent.resolve() in [run.resolve() for run in runs]:
-            with suppress(InUse):  # a study that goes on tidies its folder itself
-                temporary.enter_context(lock(place.parent))
-                sweep(place.parent, is_free)
-        path = write_page(place, page)
+    if place.parent.resolve() in [run.resolve() for run in runs]:
+        RunFolder.tidy(place.parent)
+    path = write_page(place, page)
     text = report_line(path) + (f"\n{len(tables)} tables are in {csv}." if csv is not None else "")
     emit({"report": str(path), "tables": [str(table) for table in tables]}, as_json, text)
 

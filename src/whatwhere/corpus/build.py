@@ -19,7 +19,6 @@ from ..geometry.counts import in_lists
 from ..run.cluster import Cluster
 from ..run.executors import Job
 from ..run.folder import RunFolder
-from ..run.lock import remove_stale_lock
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
 from ..run.shard_pool import ShardPool
@@ -89,7 +88,7 @@ def build_windows(
     _check_workers(workers)
     settings = _settings(source, tokenizer, held_out, length, join, pieces, shard_characters)
     if is_built(out):
-        remove_stale_lock(out)
+        RunFolder.tidy(out)
         _check_settings(RunFolder.at(out), settings)
         return Windows(out)
     with RunFolder.open(out, KIND) as run:

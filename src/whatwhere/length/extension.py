@@ -34,8 +34,9 @@ from ..models.modules import TRANSFORMER_FILES, with_length
 from ..models.open import check_folder
 from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
-from ..run.folder import LOG, MANIFEST, RunFolder
+from ..run.folder import LOG, RunFolder
 from ..run.hub import fetch_model
+from ..run.manifest import MANIFEST
 from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
 from ..training.loop import Trainer

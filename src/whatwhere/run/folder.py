@@ -1,22 +1,14 @@
 """The folder of a run: its files with their hashes, its finished steps, its settings, its log, and its lock.
 
-`manifest.jsonl` lists every file with its hash, except pages, cards and logs that still grow. Each change adds a line;
-a torn last line, which a killed process may leave, is ignored.
+`manifest.jsonl` (`run.manifest`) lists every file with its hash, except pages, cards and logs that still grow. A file
+is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is killed
+before the rename leaves a hash that the file does not have yet; the next `open` puts the former one back.
 
-A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
-killed before the rename leaves a hash that the file does not have yet. One process holds the lock; several handles add
-lines: the one that `open` yields, and one for each `at`, whose lines have a random token under `by`. A handle renames
-the files of a line before it adds another, so that only files of its last line may still have their former content;
-`open` then puts their former hashes back.
-
-A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
-with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file has two hashes any
-more) with `restored` (the former hashes of files that were not renamed).
+One process holds the lock; several handles write: the one that `open` yields, and one for each `at`.
 """
 
 import json
 import os
-import secrets
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -37,11 +29,10 @@ from .files import (
     sweep,
 )
 from .formats import format_of
-from .lock import is_free, lock
+from .lock import InUse, is_free, lock
+from .manifest import MANIFEST, Manifest
 
-MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
-FORMAT = "whatwhere-run-2"
 _LONGEST = 4096  # characters of a path
 _provisional_runs: set[Path] = set()  # made by this process, and removed if the run around them is refused
 _SKIPPED_BY_SEARCH = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
@@ -53,23 +44,12 @@ class RunFolder:
     path: path of the folder. is_new: True where `open` found no manifest with a whole line.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, holds_lock: bool = False) -> None:
         self.path = path
         self.is_new = False
+        self._manifest = Manifest(path, holds_lock=holds_lock)
         self._is_provisional = False  # a new run whose input may still be refused
         self._provisional_at_open: frozenset[Path] = frozenset()  # `_provisional_runs` when this run was opened
-        self._handle_token = secrets.token_hex(4)  # key "by" of its lines; "" for the handle that open or create uses
-        self._reset_cache()
-
-    def _reset_cache(self) -> None:
-        self._state: tuple[int, int, int] | None = None  # inode, time and size of the manifest that was read
-        self._applied_bytes = 0  # of the manifest
-        self._last_applied_line = b""  # ends at `_applied_bytes`
-        self._kind: str | None = None
-        self._files: dict[str, str] = {}  # name -> SHA-256
-        self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and outcome
-        # Handle token -> files in its last line -> their hashes before that line.
-        self._pending: dict[str, dict[str, str | None]] = {}
 
     # ---- opening ----
 
@@ -94,17 +74,16 @@ class RunFolder:
         if path.is_file():
             raise ValueError(f"{path} is a file, where the folder of a run is needed. Choose another --out.")
         with lock(path):
-            run = cls(path)
-            run._handle_token = ""
-            run._refresh()
-            run.is_new = not run._applied_bytes
+            run = cls(path, holds_lock=True)
+            run._manifest.refresh()
+            run.is_new = run._manifest.is_empty
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
             run._provisional_at_open = frozenset(_provisional_runs)
             if run.is_new:
                 _provisional_runs.add(path.resolve())
             sweep(path, is_free)
-            run._resolve_pending()
+            run._manifest.resolve_pending()
             try:
                 yield run
             except ValueError:
@@ -112,7 +91,7 @@ class RunFolder:
                     run._withdraw()
                 raise
             finally:
-                run._resolve_pending()
+                run._manifest.resolve_pending()
                 sweep(path, is_free)  # processes of this run that were stopped leave temporary names
 
     @classmethod
@@ -123,11 +102,10 @@ class RunFolder:
         with new_folder(Path(path)) as folder:
             yield folder
             (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
-            run = cls(folder)
-            run._handle_token = ""
-            run._append({"format": FORMAT, "kind": kind})
+            run = cls(folder, holds_lock=True)
+            run._manifest.begin(kind)
             run.add_to_manifest(*run.files_not_in_manifest())
-            run._resolve_pending()
+            run._manifest.resolve_pending()
         if is_new:  # it is removed with the run around it, if that one is refused
             _provisional_runs.add(Path(path).resolve())
 
@@ -135,8 +113,15 @@ class RunFolder:
     def at(cls, path: str | Path) -> Self:
         """Return a handle that takes no lock; jobs of a command write through it while the command holds the lock."""
         run = cls(Path(path))
-        run._refresh()
+        run._manifest.refresh()
         return run
+
+    @staticmethod
+    def tidy(path: Path) -> None:
+        """Remove what killed processes left in a run, unless a process writes to it or this user may not."""
+        if any(name.startswith(".") for name in os.listdir(path)):
+            with suppress(InUse, OSError), lock(path):
+                sweep(path, is_free)
 
     def inner_path(self, name: str) -> Path:
         """Return the path of a run inside this one, which has a manifest of its own."""
@@ -150,16 +135,16 @@ class RunFolder:
     @property
     def kind(self) -> str | None:
         """Kind of the run; None for a folder without a manifest."""
-        self._refresh()
-        return self._kind
+        self._manifest.refresh()
+        return self._manifest.kind
 
     def _begin_or_check(self, kind: str) -> None:
         """Begin a manifest in an empty folder, and refuse a folder of another kind."""
-        if self._kind == kind:
+        if self._manifest.kind == kind:
             return
-        if self._kind is not None:
-            raise ValueError(f"{self.path} holds a {self._kind} run, not a {kind} run. Choose another --out.")
-        if self._applied_bytes:
+        if self._manifest.kind is not None:
+            raise ValueError(f"{self.path} holds a {self._manifest.kind} run, not a {kind} run. Choose another --out.")
+        if not self._manifest.is_empty:
             raise ValueError(
                 f"The first line of {self.path / MANIFEST} is damaged, so nothing says what the folder holds. Use a "
                 "complete copy, or choose another --out."
@@ -183,7 +168,7 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} is not empty and holds no {kind} run ({MANIFEST} is missing). Choose another --out."
             )
-        self._append({"format": FORMAT, "kind": kind})
+        self._manifest.begin(kind)
 
     # ---- files ----
 
@@ -197,7 +182,7 @@ class RunFolder:
         encode = format_of(name).write
 
         def list_hash(temporary: Path) -> None:
-            self._append({"files": {name: sha256(temporary)}})
+            self._manifest.append({"files": {name: sha256(temporary)}})
 
         with new_file(path, before_rename=list_hash) as file:
             encode(file, value)
@@ -217,18 +202,18 @@ class RunFolder:
 
     def has(self, name: str) -> bool:
         """Return whether the manifest lists a file and the folder has it."""
-        self._refresh()
-        return name in self._files and (self.path / name).is_file()
+        self._manifest.refresh()
+        return name in self._manifest.files and (self.path / name).is_file()
 
     def listed_files(self, pattern: str = "*") -> list[str]:
         """Return the names of the files in the manifest that match a pattern, sorted."""
-        self._refresh()
-        return sorted(name for name in self._files if Path(name).match(pattern))
+        self._manifest.refresh()
+        return sorted(name for name in self._manifest.files if Path(name).match(pattern))
 
     def hash_of(self, name: str) -> str:
         """Return the SHA-256 of a file from the manifest, or of its present bytes where the manifest lists none."""
-        self._refresh()
-        return self._files.get(name) or cached_hash_of(self.path / name)
+        self._manifest.refresh()
+        return self._manifest.files.get(name) or cached_hash_of(self.path / name)
 
     def add_to_manifest(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
         """Add files that a library wrote to the manifest, with their present hashes.
@@ -236,15 +221,15 @@ class RunFolder:
         Args:
             hashes: Name -> SHA-256 of further files, where another process has computed them.
         """
-        self._append({"files": {**{name: sha256(self.path / name) for name in names}, **hashes}})
+        self._manifest.append({"files": {**{name: sha256(self.path / name) for name in names}, **hashes}})
 
     def files_not_in_manifest(self) -> list[str]:
         """Return the names of the files that the manifest does not list.
 
         The log, the manifest and README.md of the run, names that begin with a dot, and runs inside are left out.
         """
-        self._refresh()
-        return [name for name in _files_below(self.path) if name not in self._files]
+        self._manifest.refresh()
+        return [name for name in _files_below(self.path) if name not in self._manifest.files]
 
     def move_in(self, folder: Path, *, last: str = "") -> list[str]:
         """Move every file and folder out of `folder` into the run; `last` comes after all others.
@@ -253,7 +238,7 @@ class RunFolder:
             The names of the files that were moved in, which the manifest lists.
         """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
-        self._append({"files": hashes})
+        self._manifest.append({"files": hashes})
         for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
             target = self.path / path.name
             if target.is_dir():
@@ -264,7 +249,7 @@ class RunFolder:
 
     def drop_entries(self, *names: str) -> None:
         """Remove files or folders from the manifest, because something else is about to change them."""
-        self._append({"removed": list(names)})
+        self._manifest.append({"removed": list(names)})
 
     def remove(self, *names: str) -> None:
         """Remove files or folders of the run, from its manifest first."""
@@ -313,16 +298,14 @@ class RunFolder:
 
     def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:
         """Yield a sentence for each listed file that is missing or not as it was written."""
-        self._refresh()
-        for name in sorted(self._files) if names is None else names:
+        self._manifest.refresh()
+        for name in sorted(self._manifest.files) if names is None else names:
             if not _is_inside(name):
                 yield f"{self.path / MANIFEST} names the file {name[:200]!r}, which is not inside {self.path}"
                 continue
             path = self.path / name
             actual = cached_hash_of(path) if path.is_file() else None
-            accepted = {self._files.get(name, actual)}
-            accepted |= {pending[name] for pending in self._pending.values() if name in pending}
-            if actual in accepted:
+            if actual in {self._manifest.files.get(name, actual), *self._manifest.former_hashes(name)}:
                 continue
             if actual is None:
                 yield f"{path} is missing"
@@ -348,7 +331,7 @@ class RunFolder:
         """
         self.keep_if_refused()
         values = {"inputs": dict(inputs or {}), "step_files": list(files), "outcome": dict(outcome or {})}
-        self._append({"done": step, **values})
+        self._manifest.append({"done": step, **values})
 
     def keep_if_refused(self) -> None:
         """Keep the files of this new run even if a later step raises.
@@ -363,8 +346,8 @@ class RunFolder:
 
     def why_not_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
         """Return why a finished step cannot be reused; None where it can, or where the step was never finished."""
-        self._refresh()
-        if (known := self._steps.get(step)) is None:
+        self._manifest.refresh()
+        if (known := self._manifest.steps.get(step)) is None:
             return None
         if inputs is not None and known["inputs"] != json.loads(json.dumps(dict(inputs))):
             return f"{self.path}: {step} was done from other inputs"
@@ -380,18 +363,18 @@ class RunFolder:
             KeyError: the step is not finished.
             ValueError: the first file that is missing or not as it was written.
         """
-        self._refresh()
-        self.check(*self._steps[step]["files"])
+        self._manifest.refresh()
+        self.check(*self._manifest.steps[step]["files"])
 
     def finished_steps(self) -> dict[str, dict[str, Any]]:
         """Return the finished steps by name, each with its inputs."""
-        self._refresh()
-        return {step: dict(known["inputs"]) for step, known in self._steps.items()}
+        self._manifest.refresh()
+        return {step: dict(known["inputs"]) for step, known in self._manifest.steps.items()}
 
     def finished_step(self, step: str) -> Mapping[str, Any] | None:
         """Return `inputs`, `files` and `outcome` of a finished step; None where it was never finished."""
-        self._refresh()
-        return self._steps.get(step)
+        self._manifest.refresh()
+        return self._manifest.steps.get(step)
 
     def outcome_of(self, step: str) -> dict[str, Any]:
         """Return the small results of a finished step.
@@ -399,8 +382,8 @@ class RunFolder:
         Raises:
             KeyError: the step is not finished.
         """
-        self._refresh()
-        return dict(self._steps[step]["outcome"])
+        self._manifest.refresh()
+        return dict(self._manifest.steps[step]["outcome"])
 
     def log(self, **values: Any) -> None:
         """Add a line to log.jsonl."""
@@ -410,99 +393,12 @@ class RunFolder:
         """Return the lines of log.jsonl, without one that a crash cut off."""
         return read_lines(self.path / LOG)
 
-    # ---- manifest ----
-
-    def _append(self, line: dict[str, Any]) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        append_line(self.path / MANIFEST, line | ({"by": self._handle_token} if self._handle_token else {}), flush=True)
-
-    def _refresh(self) -> None:
-        """Apply the lines that were added since the last look."""
-        path = self.path / MANIFEST
-        state = _state_of(path)
-        if state == self._state:
-            return
-        if state is None:
-            self._reset_cache()
-            return
-        is_other_file = self._state is None or state[0] != self._state[0]
-        if is_other_file or state[2] <= self._applied_bytes:
-            self._reset_cache()
-        with path.open("rb") as file:
-            last_line = self._last_applied_line
-            file.seek(self._applied_bytes - len(last_line))
-            # The bytes differ, so the manifest was replaced: read it from its start.
-            if file.read(len(last_line)) != last_line:
-                self._reset_cache()
-            file.seek(self._applied_bytes)
-            text = file.read()
-        for row in text.splitlines(keepends=True):
-            line: Any = None
-            with suppress(ValueError):  # of a line that a crash cut off
-                line = json.loads(row)
-            if isinstance(line, dict):
-                try:
-                    self._apply(line)
-                except (TypeError, AttributeError):  # of a line of another program
-                    raise ValueError(
-                        f"{path} is no manifest of whatwhere: a line has values of other types. Restore it."
-                    ) from None
-            elif not row.endswith(b"\n"):  # perhaps it is being written
-                break
-            self._applied_bytes += len(row)
-            self._last_applied_line = row
-        self._state = state
-
-    def _apply(self, line: Mapping[str, Any]) -> None:
-        """Apply one line of the manifest."""
-        handle_token = str(line.get("by", ""))
-        if "closed" in line:
-            self._pending = {}
-        for name, digest in line.get("restored", {}).items():
-            if digest is None:
-                self._files.pop(name, None)
-            else:
-                self._files[name] = digest
-        new = line.get("files", {})
-        self._pending[handle_token] = {name: self._files.get(name) for name in new}
-        self._files.update(new)
-        for name in line.get("removed", ()):
-            self._files.pop(name, None)
-            for below in [known for known in self._files if known.startswith(f"{name}/")]:
-                del self._files[below]
-        if "kind" in line:
-            if (written := line.get("format")) != FORMAT:
-                raise ValueError(
-                    f"{self.path / MANIFEST} has the format {str(written)[:40]!r}, this version reads {FORMAT!r}. Use "
-                    "the version that wrote it, or choose another --out."
-                )
-            self._kind = str(line["kind"])
-        if "done" in line:
-            self._steps[str(line["done"])] = {
-                "inputs": line.get("inputs", {}),
-                "files": line.get("step_files", []),
-                "outcome": line.get("outcome", {}),
-            }
-
-    def _resolve_pending(self) -> None:
-        """Restore the former hash of files that a killed process did not rename, so that nothing stays pending."""
-        self._refresh()
-        pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
-        if not pending_hashes:
-            return
-        restored = {}
-        for name, digest in pending_hashes.items():
-            path = self.path / name
-            if name in self._files and (not path.is_file() or sha256(path) != self._files[name]):
-                restored[name] = digest
-        self._append({"closed": True, "restored": restored})
-
     def _withdraw(self) -> None:
         """Remove the files of a new run whose input was refused."""
-        self._refresh()
-        for name in [*self._files, LOG, MANIFEST]:
+        self._manifest.refresh()
+        for name in [*self._manifest.files, LOG, MANIFEST]:
             (self.path / name).unlink(missing_ok=True)
-        for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
+        for folder in sorted({(self.path / name).parent for name in self._manifest.files} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
         inner_runs = [
@@ -518,19 +414,6 @@ def keep_if_outer_is_refused(path: Path) -> None:
     """Let a run inside a new run stay, with all runs inside it: the next command can use it."""
     path = path.resolve()
     _provisional_runs.difference_update([run for run in _provisional_runs if path in (run, *run.parents)])
-
-
-def _state_of(path: Path) -> tuple[int, int, int] | None:
-    """Return inode, time of change and size of a file; None where there is none.
-
-    The file is opened first: without that, NFS may return for a minute the state before another machine's change.
-    """
-    try:
-        with path.open("rb") as file:
-            state = os.fstat(file.fileno())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
 def _is_inside(name: str) -> bool:

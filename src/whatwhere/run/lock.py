@@ -86,13 +86,6 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
                 raise
 
 
-def remove_stale_lock(folder: Path) -> None:
-    """Remove the lock files of a process that was killed while it released a folder; a held lock stays."""
-    if (folder / LOCK).is_file():
-        with suppress(InUse, OSError), lock(folder):  # OSError: this user may not write here
-            pass
-
-
 _locked_folders: dict[Path, int] = {}  # folder that this process holds -> the thread that holds it
 
 

@@ -82,7 +82,7 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` leaves them unchecked
-        merge_with_run(run, name)  from these settings and those that the resumed run was started with
+        bind(run, name, ...)       from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
         load_without_hash_check(path)  from a file that this command, or the parent of this process, has compared or
                                    written (`SchemeConfig` only)
@@ -247,43 +247,56 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings of a run that resumes: the saved ones, with the changeable keys of this command's.
+    def bind(self, run: RunFolder, name: str, *, is_bound: bool, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings that a command goes on with, which are then in a file of the run.
 
-        Settings are compared here alone, but for the made tokenizer (`training_folder`), the scheme (`check_scheme`)
-        and what a study may gain (`study`). Around it, `training_folder.resume_or_begin_anew` serves trainings,
-        `results.compare_settings_or_begin_anew` runs whose results come all at the end, and `study` and
-        `evaluation_run` add what a second command may add (models, seeds, trials).
-
-        Callers decide from when on settings bind: a training once it has saved a step, a study once its settings are
-        saved, a geometry run once it has results, an evaluation once a trial is finished (of `all`, once a benchmark
-        was tried). Before, a failed command's settings are replaced (`save_in`). Changeable are `CHANGEABLE_KEYS`,
-        `changeable`, and a key whose content is the same under another path (`has_same_content`, `plain_path`).
+        Those of a bound run are its own, with what this command changes or adds: `CHANGEABLE_KEYS`, `changeable`, keys
+        whose content is the same under another path (`has_same_content`, `plain_path`), and what `continue_from`
+        gathers. Any other difference is refused. Where a run is not bound, this command's settings are saved. Once the
+        input is found good, the command calls `keep_in`.
 
         Args:
             name: Name of the YAML file.
+            is_bound: True where the run has something that was made by its settings: a checkpoint of a training, any
+                settings of a study, a finished trial of an evaluation (of `all`, a benchmark that was tried), else the
+                results.
 
         Raises:
             OtherSetting: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
+        if not is_bound:
+            self.save_in(run, name)
+            return self
         saved = self.load_verified(run, name)
+        return self.continue_from(saved)._merge_with(saved, run.path, {*self.CHANGEABLE_KEYS, *changeable})
+
+    def continue_from(self, saved: Self) -> Self:
+        """Return these settings with what earlier commands have added to the run, such as its models."""
+        return self
+
+    def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str]) -> Self:
+        """Return the saved settings with the changeable keys of these, after comparing all other keys.
+
+        Raises:
+            OtherSetting: another key differs.
+        """
         user_keys = self.given_keys()
-        keys_to_take = {*self.CHANGEABLE_KEYS, *changeable}
+        keys_to_take = set(changeable)
         before = saved.model_dump()
         # Keys that the user gave are refused before default ones.
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in user_keys):
             if key in keys_to_take or _plain(before[key]) == _plain(value):
                 continue
-            if not self.has_same_content(key, run.path):
+            if not self.has_same_content(key, out):
                 default = "" if key in user_keys else " (default)"
                 hint = ""
                 if self.RESUME_ARGUMENTS:
-                    words = {"out": run.path, **before}
+                    words = {"out": out, **before}
                     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
                     arguments = self.RESUME_ARGUMENTS.format(**quoted)
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
-                started = f"{run.path} was started with {key}={before[key]!r}"
+                started = f"{out} was started with {key}={before[key]!r}"
                 problem = f"{started}, this command has {key}={value!r}{default}."
                 raise OtherSetting(problem, hint, key, before[key])
             keys_to_take.add(key)
@@ -292,6 +305,11 @@ class StrictConfig(BaseModel):
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run to a YAML file of its folder."""
         run.write(name, self.model_dump(mode="json"))
+
+    def keep_in(self, run: RunFolder, name: str) -> None:
+        """Save the settings of a run whose input is found good; from now on the run stays, whatever happens."""
+        self.save_in(run, name)
+        run.keep_if_refused()
 
     @classmethod
     def load_verified(cls, run: RunFolder, name: str) -> Self:

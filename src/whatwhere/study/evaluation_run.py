@@ -68,8 +68,7 @@ def run_evaluation(
             benchmark.check(config)
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.check_finished(out)]
-        config.save_in(run, benchmark.file)
-        run.keep_if_refused()
+        config.keep_in(run, benchmark.file)
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
@@ -99,17 +98,15 @@ def run_evaluation(
 
 
 def _bind_settings(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings of an evaluation: this command's, with models and tasks of earlier commands before its own.
-
-    The saved settings bind once a trial is finished (of `all`, once a benchmark was tried), but `CHANGEABLE_KEYS`.
+    """Return the settings of an evaluation, which bind once a trial is finished (of `all`, a benchmark was tried).
 
     Raises:
-        ValueError: other settings, or a finished file is not as it was written.
+        ValueError: other settings, a finished file is not as it was written, or two models are called alike.
     """
-    if file in run.listed_files() and any(step != RESULTS for step in run.finished_steps()):
-        config.merge_with_run(run, file)  # a check alone: its result would replace the saved lists, which grow below
+    is_bound = file in run.listed_files() and any(step != RESULTS for step in run.finished_steps())
+    config = config.bind(run, file, is_bound=is_bound)
+    if is_bound:
         run.check_those_present()
-        config = config.continue_from(type(config).load_verified(run, file))
     config.check_names()
     return config
 
@@ -279,8 +276,7 @@ def run_all(
         if not choices:
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
-        config.save_in(run, f"{EVALUATE_ALL}.yaml")
-        run.keep_if_refused()
+        config.keep_in(run, f"{EVALUATE_ALL}.yaml")
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []

@@ -77,15 +77,11 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     for folder in model_folders.values():
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
-        has_results = run.finished_step(RESULTS) is not None
-        if has_results:
-            config = config.merge_with_run(run, CONFIG)
+        config = config.bind(run, CONFIG, is_bound=run.finished_step(RESULTS) is not None)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
-        if not has_results:  # a finished run keeps its saved settings until the new results are computed
-            config.save_in(run, CONFIG)
-        run.keep_if_refused()
+        run.keep_if_refused()  # counting may take hours
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         if not plan.follows_paper:  # too little text is refused before any corpus is measured
             for name, counts in counted.items():
@@ -98,7 +94,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         first_corpus = next(iter(measured.values()))
         with show_progress("models", progress) as advance:
             of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
-        config.save_in(run, CONFIG)
+        config.save_in(run, CONFIG)  # a finished run keeps its settings until the new results are computed
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
         records = [
             record

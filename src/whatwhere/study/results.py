@@ -34,8 +34,8 @@ NOTES = {
 }
 
 
-def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
-    """Compare the settings with the settings of a run's results; without any, empty the run and save the settings.
+def bind_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+    """Compare the settings with a run's own; where it has no results, empty it and save them.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
     process may have left files of other settings.
@@ -46,12 +46,11 @@ def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, setting
     Raises:
         ValueError: the results are of other settings, or the file is damaged.
     """
-    if run.finished_step(RESULTS) is not None:
-        config.merge_with_run(run, settings_file)
-        return
-    if leftovers := [file for file in run.listed_files() if file != settings_file]:
+    has_results = run.finished_step(RESULTS) is not None
+    leftovers = [] if has_results else [file for file in run.listed_files() if file != settings_file]
+    if leftovers:
         run.remove(*leftovers)
-    config.save_in(run, settings_file)
+    config.bind(run, settings_file, is_bound=has_results)
 
 
 def save_results(

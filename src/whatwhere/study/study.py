@@ -142,9 +142,8 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     """
     is_resumed = CONFIG in run.listed_files()  # a file that is gone is refused, not written anew
     if is_resumed:
-        config = _extend_saved_settings(run, config)
-    else:
-        config.save_in(run, CONFIG)
+        _check_resumed(run, config)
+    config = config.bind(run, CONFIG, is_bound=is_resumed)
     if config.scheme is not None:  # from here on the folder's copy, whatever becomes of the user's file
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
@@ -167,8 +166,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         in_words = ", ".join(f"{name} {width}" for name, width in widths.items())
         words = f"{config.match} matched to {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
-    config.save_in(run, CONFIG)  # again, with the matched widths
-    run.keep_if_refused()
+    config.keep_in(run, CONFIG)  # with the matched widths
     _log_windows(windows, log)
     if config.all_analyses:
         with show_progress("corpus", log.progress) as advance:
@@ -188,12 +186,12 @@ def _check_new(config: StudyConfig) -> None:
     open_source(config.corpus, config.field, config.document)
 
 
-def _extend_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
-    """Return the saved settings of a study that resumes, with the models and seeds that this command adds.
+def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
+    """Check the models that a command adds to a study, and that it lacks none of the study's.
 
     Raises:
-        ValueError: the study was started with other settings, or with models or seeds that this command lacks, or a
-            finished file is not as it was written.
+        ValueError: a training is refused, the study has models or seeds that this command lacks, or a finished file is
+            not as it was written.
     """
     config.check_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
@@ -202,12 +200,6 @@ def _extend_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
         if name not in saved.models:
             config.pretraining(name).check()
     _check_finished(run, models=len(models_of(saved)))
-    extended = {
-        "models": [*saved.models, *(name for name in config.models if name not in saved.models)],
-        "variants": {**saved.variants, **config.variants},
-        "widths": {**saved.widths, **config.widths},
-    }
-    return config.merge_with_run(run, CONFIG).model_copy(update=extended)
 
 
 def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:

@@ -6,7 +6,7 @@ The settings of `heads` and `spectra` need no check that loads torch: they stand
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -53,6 +53,15 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
             values |= {"probe_windows": 250, "ablation_windows": 16}
         return values
+
+    def continue_from(self, saved: Self) -> Self:
+        """Return these settings with the saved models before those that they add."""
+        gathered = {
+            "models": [*saved.models, *(name for name in self.models if name not in saved.models)],
+            "variants": {**saved.variants, **self.variants},
+            "widths": {**saved.widths, **self.widths},
+        }
+        return self.model_copy(update=gathered)
 
     def given_keys(self) -> set[str]:
         """Return the keys that the user set to something other than the default."""

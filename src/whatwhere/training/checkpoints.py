@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
 from ..run.files import read_object, remove_folder, write_json
-from ..run.folder import MANIFEST, RunFolder
+from ..run.folder import RunFolder
+from ..run.manifest import MANIFEST
 from .model_folder import save_model
 from .sharding import local_part, make_shard, shard_bounds
 

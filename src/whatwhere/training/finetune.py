@@ -35,9 +35,9 @@ from .sharding import rows_of_micro_batch
 from .training_folder import (
     finish_training,
     finished_summary,
+    keep_training,
     open_training,
     resume_or_begin_anew,
-    save_settings_and_keep,
 )
 from .training_keys import FinetuneKeys
 from .validator import Validator
@@ -215,7 +215,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     }
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        save_settings_and_keep(config, run, CONFIG)
+        keep_training(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):

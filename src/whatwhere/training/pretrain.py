@@ -25,9 +25,9 @@ from .training_folder import (
     finish_training,
     finished_summary,
     has_trained_steps,
+    keep_training,
     open_training,
     resume_or_begin_anew,
-    save_settings_and_keep,
 )
 from .training_keys import LoopConfig
 from .validator import Validator
@@ -115,7 +115,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if processes.is_main_process:
-        save_settings_and_keep(config, run, CONFIG)
+        keep_training(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
     with penalize_entropy(model, config.entropy_weight):

@@ -118,17 +118,18 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
+    def bind(self, run: RunFolder, name: str, *, is_bound: bool, changeable: Iterable[str] = ()) -> Self:
         """Return the settings with which a command goes on; a scheme is compared by its text.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
         """
-        self.check_scheme(run.path)
-        return super().merge_with_run(run, name, changeable)
+        if is_bound:
+            self.check_scheme(run.path)
+        return super().bind(run, name, is_bound=is_bound, changeable=changeable)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return True for a scheme, whose text `merge_with_run` has compared."""
+        """Return True for a scheme, whose text `bind` has compared."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod

@@ -55,19 +55,20 @@ def resume_or_begin_anew(config: C, run: RunFolder, name: str, changeable: Itera
         name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
 
     Raises:
-        ValueError: see `StrictConfig.merge_with_run`; or the folder holds windows of another tokenizer.
+        ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
     """
     processes = process_group_state()
     if processes.is_main_process and not has_trained_steps(run):
-        _begin_anew(config, run, name)
+        _remove_leftovers(config, run, name)
+        config.bind(run, name, is_bound=False)
     processes.wait_for_everyone()
-    resumed = config.merge_with_run(run, name, changeable)  # also what the main process has just written
+    resumed = config.bind(run, name, is_bound=True, changeable=changeable)  # to what the main process has just written
     processes.wait_for_everyone()  # before the main process writes again
     return resumed
 
 
-def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a training that has saved no step, and remove what it may have left but the corpus.
+def _remove_leftovers(config: SchemeConfig, run: RunFolder, name: str) -> None:
+    """Remove what a training that has saved no step may have left, but its settings, its scheme and its corpus.
 
     Raises:
         ValueError: the windows there are of another tokenizer, or the settings are damaged.
@@ -92,15 +93,13 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
         leftovers.append(SCHEME)
     if names := [path for path in dict.fromkeys(leftovers) if (out / path).exists() or path in run.listed_files()]:
         run.remove(*names)
-    config.save_in(run, name)
 
 
-def save_settings_and_keep(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a training whose input is found good; from now on the run stays, whatever happens."""
-    config.save_in(run, name)
+def keep_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
+    """Keep a training whose input is found good, with its settings."""
     if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
-    run.keep_if_refused()
+    config.keep_in(run, name)
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
