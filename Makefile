@@ -24,8 +24,9 @@ $(READY)-%: $(READY)
 
 env: $(READY)
 
+# The minutes buy as many steps as this machine does in them: ten minutes with the environment, fast or slow.
 demo: $(READY)
-	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
+	cd $(ROOT) && $(BIN)/whatwhere study --minutes 9 --out runs/demo
 
 # One process a core, each with one thread: results depend on the number of threads, and more would only take turns.
 IN_TURN := -m pytest -n auto --dist loadfile --no-loadscope-reorder

@@ -291,7 +291,7 @@ def test_readme_names_the_set_up_commands():
     lines = [line.split("#")[0].strip() for kind, _, body, _ in blocks("README.md") for line in body.splitlines()]
     assert [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text()
-    assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --out runs/demo" in makefile
+    assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --minutes 9 --out runs/demo" in makefile
 
 
 def test_python_of_the_page_of_every_verb_runs(capsys):
