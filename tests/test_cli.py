@@ -21,7 +21,7 @@ from whatwhere.cli.measure import _probe_text
 from whatwhere.encoder import EncoderForMaskedLM
 from whatwhere.records.record import Record, write_records
 from whatwhere.run.files import read_object
-from whatwhere.study.heads_run import STUDY_FACTS, HeadsConfig, _options_of
+from whatwhere.study.heads_run import PAGE_FACTS, HeadsConfig, _options_of
 from whatwhere.study.results import command_of
 
 
@@ -395,7 +395,7 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     found = re.match(r".* is ([\d.]+) nats, such a guess has ([\d.]+)\. What follows is how it began", done.stdout)
     assert float(found[1]) > float(found[2]) - 0.1
     # It named the model without its path, and forgot every option.
-    command = read_object(out / STUDY_FACTS)["command"]
+    command = read_object(out / PAGE_FACTS)["command"]
     assert shlex.split(command)[1:] == ["heads", str(trained), "--windows", "10", "--out", "NEW-FOLDER"]
     given = HeadsConfig(model="m", corpus="my text.txt", length=64, ablate=3)
     assert command_of("heads", "my model", *_options_of(given), scheme="a scheme.py") == (

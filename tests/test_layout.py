@@ -262,14 +262,15 @@ def test_one_file_opens_models_and_one_tokenizers():
 
 def test_only_run_knows_locks_and_manifests_of_runs():
     """Locks, sweeping and the lines of a manifest are the business of `run/`; others ask `RunFolder`."""
-    names = {"lock", "sweep", "is_free", "append_line", "Manifest"}
+    names = {"lock", "sweep", "sweep_beside", "is_free", "append_line", "Manifest"}
     found = set()
     for path in FILES:
         for node in ast.walk(tree_of(path.read_text("utf-8"))):
             from_run = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("run.")
             if from_run and names & {alias.name for alias in node.names}:
                 found.add(place(path))
-    assert found == {"training/logger.py"}  # it adds lines to a log
+    # Lines of a log; folders that become a model beside the folder where they stand.
+    assert found == {"training/logger.py", "models/export.py", "length/extension.py"}
 
 
 PADDED = re.compile(r"[<>^]?[1-9]\d*|[<>^]?\{.*\}|[<>^]\d+,?")  # format specifications that only make a cell wider

@@ -21,8 +21,8 @@ VERBS = set(
     "Judge Keep Lay Leave Let Limit List Load Lock Log Look Make Map Mark Mask Measure Merge Move Name Normalise "
     "Number Open Order Pack Parse Pass Pool Predict Pretrain Print Probe Put Raise Read Record Refuse Register "
     "Remember Remove Render Reorder Replace Restore Retry Return Rotate Round Run Save Say Scale Score Seed Select "
-    "Set Shard Share Show Spend Split Stack Start Stop Subtract Sum Take Tell Time Tokenise Train Transform Trust "
-    "Turn Update Wait Write Yield".split()
+    "Set Shard Share Show Spend Split Stack Start Stop Submit Subtract Sum Take Tell Time Tokenise Train Transform "
+    "Trust Turn Update Wait Write Yield".split()
 )
 # Participles and pronouns that were names of variables, fields and functions before nouns took their place.
 NO_NOUNS = set("found said held kept own each there young begun seen asked taken given who here".split())

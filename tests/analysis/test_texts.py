@@ -142,7 +142,7 @@ def test_a_second_write_replaces_the_files(tmp_path):
 def test_a_damaged_index_is_refused(tmp_path):
     with RunFolder.open(tmp_path / "s", "study") as run:
         run.write("explorer.json", [])
-        run.keep_if_refused()
+        run.accept_input()
         (tmp_path / "s/explorer.json").write_text('{"half')
         with pytest.raises(ValueError, match="explorer.json is not as it was written"):
             save_texts(run, build("dstg"), Tokenizer(), [("one", IDS)], name="dstg", seed=0)

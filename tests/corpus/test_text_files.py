@@ -234,7 +234,7 @@ def test_folder_of_a_run_is_no_text(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"models": ["dstg"]})
         (tmp_path / "run/notes.txt").write_text("a text")
-        run.keep_if_refused()
+        run.accept_input()
     with pytest.raises(ValueError, match="run is the folder of a study run, whose files are no texts"):
         open_source(tmp_path / "run")
 

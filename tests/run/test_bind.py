@@ -28,8 +28,8 @@ class Counting(StrictConfig):
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
-        config = config.bind(run, NAME, is_bound=NAME in run.listed_files())
-        config.keep_in(run, NAME)
+        config = config.bind(run, NAME, has_work=NAME in run.listed_files())
+        config.save_and_accept(run, NAME)
         return config
 
 
@@ -75,9 +75,9 @@ def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     Path("t.npy").touch()
     with RunFolder.open("run", "counting") as run:
         Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
-        assert Nested.parse({"model": {"table_file": "t.npy"}}).bind(run, NAME, is_bound=True)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).bind(run, NAME, has_work=True)
         with pytest.raises(ValueError, match="was started with model="):
-            Nested.parse({"model": {"table_file": "u.npy"}}).bind(run, NAME, is_bound=True)
+            Nested.parse({"model": {"table_file": "u.npy"}}).bind(run, NAME, has_work=True)
 
 
 def test_defaults_of_recipes_are_no_given_keys():
@@ -87,6 +87,44 @@ def test_defaults_of_recipes_are_no_given_keys():
     plain = {"start": "reference", "data": "a.tsv", "dev": "b.tsv"}
     assert FinetuneConfig.parse(plain).given_keys() == {"start", "data", "dev"}
     assert FinetuneConfig.parse(plain | {"length": 64}).given_keys() == {"start", "data", "dev", "length"}
+
+
+def test_defaults_beside_saved_models_are_no_given_keys(tmp_path):
+    """The recipe that follows from a command's first model counted as typed beside the models of the run."""
+    with RunFolder.open(tmp_path / "study", "study") as run:
+        StudyConfig.parse({"models": ["dstg"], "steps": 300}).save_and_accept(run, "study.yaml")
+        with pytest.raises(ValueError, match=r"with recipe='dstg', this command has recipe='tupe' \(default\)"):
+            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).bind(run, "study.yaml", has_work=True)
+
+
+def test_a_command_without_work_keeps_the_saved_settings(tmp_path):
+    """A refused command replaced the settings of a run that had counted for hours and had no results yet."""
+    bound(tmp_path / "run", steps=3)
+    with RunFolder.open(tmp_path / "run", "counting") as run:
+        assert Counting(steps=4).bind(run, NAME, has_work=False).steps == 4
+        assert Counting.load_verified(run, NAME).steps == 3
+        Counting(steps=4).save_and_accept(run, NAME)
+        assert Counting.load_verified(run, NAME).steps == 4
+
+
+def test_settings_that_are_gone_name_a_way_out(tmp_path):
+    """The advice was to give the command again that wrote them, which refused them in the same words."""
+    bound(tmp_path / "run", steps=3)
+    (tmp_path / "run" / NAME).unlink()
+    with pytest.raises(ValueError, match="is missing. Use a complete copy, or choose another --out"):
+        Counting.load_verified(RunFolder.at(tmp_path / "run"), NAME)
+
+
+def test_a_bound_scheme_is_the_copy_of_the_run(tmp_path):
+    """A scheme that was edited while the text was read was saved as the one that the training used."""
+    scheme = tmp_path / "mine.py"
+    scheme.write_text("")
+    config = FinetuneConfig.parse({"start": "reference", "data": "a.tsv", "dev": "b.tsv", "scheme": str(scheme)})
+    with RunFolder.open(tmp_path / "run", "finetune") as run:
+        settings = config.bind(run, NAME, has_work=False)
+        scheme.write_text("x = 1")
+        settings.save_and_accept(run, NAME)
+        assert settings.scheme == str(tmp_path / "run/scheme.py") and run.read("scheme.py") == ""
 
 
 def test_free_keys_and_equal_content_go_on(tmp_path):
@@ -110,7 +148,7 @@ def test_two_spellings_of_a_path_are_one(tmp_path, monkeypatch):
         bound(tmp_path / "run", text="runs/b")
     config = GlueConfig.parse({"models": ["runs/a"], "recipe": "dstg"})
     again = GlueConfig.parse({"models": ["./runs/a/"], "recipe": "dstg"})
-    assert again.continue_from(config).models == ["runs/a"]
+    assert again.add_to(config).models == ["runs/a"]
 
 
 def test_changed_or_foreign_settings_are_refused(tmp_path):

@@ -27,7 +27,7 @@ from whatwhere.run import cluster as cluster_module
 from whatwhere.run.admission import workers_of
 from whatwhere.run.cluster import connect
 from whatwhere.run.cluster_jobs import SECONDS_BETWEEN_LOOKS
-from whatwhere.run.executors import Job, as_finished
+from whatwhere.run.executors import Job, submit_and_yield
 from whatwhere.run.files import read_lines
 from whatwhere.run.jobs import run_jobs
 from whatwhere.run.lock import lock, writer_of
@@ -96,7 +96,7 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
 def results(connected, jobs):
     """Results of jobs on the workers, with at most two jobs a worker under way."""
     with connected.session() as workers:
-        for _, _, future in as_finished(workers, enumerate(jobs), lambda: 2 * connected.admission.usable_count):
+        for _, _, future in submit_and_yield(workers, enumerate(jobs), lambda: 2 * connected.admission.usable_count):
             yield future.result()
 
 

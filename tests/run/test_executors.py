@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 import torch
 
-from whatwhere.run.executors import Job, ThisProcess, as_finished
+from whatwhere.run.executors import Job, ThisProcess, submit_and_yield
 
 
 class Slow:
@@ -39,7 +39,7 @@ def numbered(count, drawn, work=square):
 def test_jobs_are_drawn_as_others_finish():
     drawn = []
     executor = Slow()
-    finished = as_finished(executor, numbered(5, drawn), lambda: 2)
+    finished = submit_and_yield(executor, numbered(5, drawn), lambda: 2)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(next, finished)
         while len(executor.futures) < 2:
@@ -57,7 +57,7 @@ def test_jobs_are_drawn_as_others_finish():
 def test_all_jobs_are_handed_over_without_a_limit():
     drawn = []
     executor = Slow()
-    finished = as_finished(executor, numbered(5, drawn))
+    finished = submit_and_yield(executor, numbered(5, drawn))
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(next, finished)
         while len(executor.futures) < 5:
@@ -70,7 +70,7 @@ def test_all_jobs_are_handed_over_without_a_limit():
 def test_this_process_does_a_job_when_asked():
     """A job of this process is drawn when the result of the one before was taken, and shows its progress."""
     drawn, seen = [], []
-    finished = as_finished(ThisProcess(lambda *state: seen.append(state)), numbered(3, drawn))
+    finished = submit_and_yield(ThisProcess(lambda *state: seen.append(state)), numbered(3, drawn))
     for count, (number, _, future) in enumerate(finished, start=1):
         assert future.result() == number**2 and drawn == list(range(count))
     assert seen == [(number, str(number), 1, 2, "half", "") for number in range(3)]
@@ -79,7 +79,7 @@ def test_this_process_does_a_job_when_asked():
 def test_error_in_this_process_stops_the_rest():
     drawn = []
     with pytest.raises(ValueError, match="0 is refused"):
-        list(as_finished(ThisProcess(), numbered(3, drawn, refuse)))
+        list(submit_and_yield(ThisProcess(), numbered(3, drawn, refuse)))
     assert drawn == [0]
 
 

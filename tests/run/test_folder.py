@@ -9,9 +9,8 @@ import threading
 
 import numpy as np
 import pytest
-from cli_runner import whatwhere
 
-from whatwhere.run import files
+from whatwhere.run import files, folder
 from whatwhere.run.folder import LOG, RunFolder
 from whatwhere.run.lock import InUse, writer_of
 from whatwhere.run.manifest import MANIFEST
@@ -47,7 +46,7 @@ def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
     """Records of a study with `--out .` were of a study without a name."""
     monkeypatch.chdir(tmp_path)
     with RunFolder.open(".", "study") as run:
-        run.keep_if_refused()
+        run.accept_input()
         assert run.name == tmp_path.name
 
 
@@ -122,7 +121,7 @@ def test_killed_after_the_rename_has_the_new_file(tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed), RunFolder.open(out, "study") as run:
-        patch.setattr(files, "flush_names", kill)
+        patch.setattr(files, "flush_directory", kill)
         run.write("a.txt", "after")
     with RunFolder.open(out, "study") as run:
         assert run.read("a.txt") == "after" and list(run.problems()) == []
@@ -240,7 +239,7 @@ def test_a_manifest_without_a_whole_line_begins_anew(tmp_path, torn):
 def test_an_accepted_run_stays_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"a": 1})
-        run.keep_if_refused()
+        run.accept_input()
         raise ValueError("loss is not finite")
     assert RunFolder.at(tmp_path / "run").read("study.yaml") == {"a": 1}
     assert RunFolder.at(tmp_path / "run").log_lines() == []
@@ -305,6 +304,31 @@ def test_other_format_is_refused(tmp_path):
     (tmp_path / MANIFEST).write_text(line.replace("whatwhere-run-2", "whatwhere-run-1"))
     with pytest.raises(ValueError, match="has the format 'whatwhere-run-1', this version reads 'whatwhere-run-2'"):
         assert RunFolder.at(tmp_path).kind
+
+
+def test_tidy_looks_below_the_folder(tmp_path):
+    """A name left in `arrays/` stayed where nothing else was left beside it."""
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.write("arrays/a.txt", "a")
+    dead = multiprocessing.get_context("fork").Process(target=os.getpid)
+    dead.start()
+    dead.join()
+    left = out / f"arrays/.a.txt.{files.machine_id()}-{dead.pid}"
+    left.write_text("x")
+    RunFolder.tidy(out)
+    assert sorted(path.name for path in out.rglob("*")) == ["a.txt", "arrays", MANIFEST]
+
+
+def test_a_refused_run_lists_nothing_that_is_gone(tmp_path, monkeypatch):
+    """Files were removed before their entries: a process killed in between left settings that no command accepted."""
+    monkeypatch.setattr(folder, "remove_folder", lambda _path: pytest.fail("no folder is removed"))
+    monkeypatch.setattr("pathlib.Path.unlink", lambda *_args, **_values: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt), RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("study.yaml", {})
+        raise ValueError("refused")
+    monkeypatch.undo()
+    assert RunFolder.at(tmp_path / "run").listed_files() == []
 
 
 def test_temporary_names_of_killed_processes_go(tmp_path):
@@ -462,32 +486,6 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
     assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-2", "kind": "study"}
 
 
-def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
-    """The way out was to delete its line, which may tell of other files, too."""
-    run = tmp_path / "run"
-    with RunFolder.open(run, "study") as folder:
-        folder.write("a.json", {"x": 1})
-        folder.write("b.json", {"x": 1})
-        folder.mark_done("first", files=["a.json"])
-    (run / "a.json").write_text('{"x": 2}')
-    with pytest.raises(ValueError, match="--accept FILE"):
-        RunFolder.at(run).read("a.json")
-    assert whatwhere("verify", str(run)).returncode == 2
-    done = whatwhere("verify", str(run), "--accept", "a.json")
-    assert done.returncode == 0 and RunFolder.at(run).is_reusable("first"), done.stderr
-    assert RunFolder.at(run).read("a.json") == {"x": 2}
-    (run / "below").mkdir()
-    monkeypatch.chdir(run / "below")  # below/a.json was looked for
-    assert whatwhere("verify", str(run), "--accept", "a.json").returncode == 0
-    done = whatwhere("verify", str(run), "--accept", "c.json")
-    assert done.returncode == 2 and "c.json is not there. Files with a hash: a.json, b.json." in done.stderr
-    (run / "b.json").write_text('{"x": 3}')
-    done = whatwhere("verify", str(tmp_path), "--accept", "run/b.json")  # "no whole manifest.jsonl" of the outer folder
-    assert done.returncode == 0 and RunFolder.at(run).read("b.json") == {"x": 3}, done.stderr
-    done = whatwhere("verify", str(tmp_path), "--accept", "a.json")
-    assert done.returncode == 2 and "has no whole manifest.jsonl" in done.stderr
-
-
 def test_a_missing_unrecorded_file_is_refused(tmp_path):
     """A file that the manifest does not record and that is not there raised FileNotFoundError from deep inside."""
     with RunFolder.open(tmp_path / "s", "study") as run, pytest.raises(ValueError, match="none.json is missing. Use a"):
@@ -505,13 +503,13 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
     text = (place / "manifest.jsonl").read_bytes()
     (place / "manifest.jsonl").write_bytes(text.replace(b'"one"', b'"two"'))  # in place, of equal size
     os.utime(place / "manifest.jsonl", (1, 1))
-    assert set(handle.finished_steps()) == {"two"}
+    assert set(handle.inputs_of_steps()) == {"two"}
     shutil.rmtree(place)
     with RunFolder.open(place, "study") as run:
         run.write("longer-name.json", list(range(100)))
         run.mark_done("a step with a longer name than before", files=["longer-name.json"], outcome={"why": "x" * 500})
     assert handle.listed_files() == ["longer-name.json"]
-    assert set(handle.finished_steps()) == {"a step with a longer name than before"}
+    assert set(handle.inputs_of_steps()) == {"a step with a longer name than before"}
 
 
 def test_line_waits_for_the_line_of_another(tmp_path):
@@ -529,16 +527,3 @@ def test_line_waits_for_the_line_of_another(tmp_path):
         fcntl.flock(other, fcntl.LOCK_UN)
     waiting.join(10)
     assert [line["line"] for line in files.read_lines(path)] == [1, 2, 3]
-
-
-def test_verify_looks_at_most_twice(tmp_path, monkeypatch):
-    """Every damaged file had all files compared anew: 60 changed files took 3,660 comparisons."""
-    with RunFolder.open(tmp_path / "run", "study") as run:
-        for number in range(5):
-            run.write(f"{number}.json", number)
-    for path in (tmp_path / "run").glob("*.json"):
-        path.write_text("changed")
-    looks = []
-    problems = RunFolder.problems
-    monkeypatch.setattr(RunFolder, "problems", lambda run: looks.append(run) or problems(run))
-    assert len(verify(tmp_path)[1]) == 5 and len(looks) == 2

@@ -1,5 +1,6 @@
 """One writer a folder, and nothing left of one that was killed."""
 
+import fcntl
 import multiprocessing
 import os
 import pickle
@@ -238,3 +239,13 @@ def test_only_leftovers_beside_a_folder_go(tmp_path):
     (tmp_path / f".new.{here}-4194303.before").mkdir()
     sweep_beside(tmp_path / "new")
     assert (tmp_path / "new").is_dir()
+
+
+def test_two_who_ask_do_not_see_each_other(tmp_path):
+    """Each of two commands that only asked held the lock for a moment, and the other said that somebody writes."""
+    (tmp_path / LOCK).touch()
+    with (tmp_path / LOCK).open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert is_free(tmp_path)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert not is_free(tmp_path)

@@ -88,7 +88,7 @@ def test_variants_given_whole_are_added_to_saved_ones(arguments, tmp_path):
     saved = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     with RunFolder.open(tmp_path / "s", "study") as run:
         saved.save_in(run, "study.yaml")
-        run.keep_if_refused()
+        run.accept_input()
     file = tmp_path / "s/study.yaml"
     grown = StudyConfig.load(file, ["variants={big: {preset: ap}}"], models=["dstg", "narrow", "big"])
     assert grown.variants == {"narrow": narrow, "big": {"preset": "ap"}}

@@ -346,7 +346,7 @@ def test_a_variant_trains_under_its_own_name(monkeypatch, tmp_path):
 def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
     with RunFolder.open(tmp_path / "s", "study") as run:
         StudyConfig.load(arguments[2]).save_in(run, "study.yaml")
-        run.keep_if_refused()
+        run.accept_input()
     with pytest.raises(ValueError, match="was started with length=32, this command has length=16. Run it with only"):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)
 

@@ -147,7 +147,7 @@ def test_a_run_without_a_step_is_checked_anew(text, tmp_path):
     config = PretrainConfig.parse({**SMALL, "corpus": str(text), "steps": 1})
     with RunFolder.open(out, "pretrain") as run:
         config.save_in(run, "pretrain.yaml")
-        run.keep_if_refused()
+        run.accept_input()
     with pytest.raises(ValueError, match="position table of"):
         pretrain.pretrain(config.model_copy(update={"length": 100_000}), out, progress=False)
     assert not (out / "corpus").exists()

@@ -20,7 +20,7 @@ from ..models.open import model_hashes, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
-from ..run.names import TRIALS
+from ..run.names import TRIAL_STEP, TRIALS
 from ..run.progress import Progress
 from ..run.settings import plain_path
 from ..training.scheme_settings import SchemeConfig
@@ -50,8 +50,8 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         """Spell a model that is given again as before, so that it counts as the same."""
         return [plain_path(model) for model in models]
 
-    def continue_from(self, saved: Self) -> Self:
-        """Return these settings with the values of the saved lists before those that they add.
+    def add_to(self, saved: Self) -> Self:
+        """Return these settings with the values of the saved lists before their own.
 
         What was switched on stays on. Keys of `EMPTY_IS_ALL` are empty where either side is.
         """
@@ -150,7 +150,7 @@ class Trial:
     @property
     def step_name(self) -> str:
         """Step of the run that does this trial."""
-        return f"done {self.file_name('')}"
+        return f"{TRIAL_STEP}{self.file_name('').removeprefix(f'{TRIALS}/')}"
 
     def write(self, out: Path, facts: Mapping[str, Any], arrays: Arrays | None = None, **beside: Any) -> None:
         """Write the results of this trial as one step of the run.

@@ -29,10 +29,10 @@ class GridConfig(GridKeys, EvaluationConfig):
         """Number of seeds: the one given, or the recipe's."""
         return self.seeds or self.RECIPES[self.recipe].seeds
 
-    def continue_from(self, saved: Self) -> Self:
-        """Return these settings for a folder begun with others: as every evaluation, with at least as many seeds."""
+    def add_to(self, saved: Self) -> Self:
+        """Return these settings with the saved values before their own, and at least as many seeds."""
         fewer = self.how_many_seeds < saved.how_many_seeds
-        return super().continue_from(saved).model_copy(update={"seeds": saved.how_many_seeds} if fewer else {})
+        return super().add_to(saved).model_copy(update={"seeds": saved.how_many_seeds} if fewer else {})
 
     @property
     def settings(self) -> list[Setting]:

@@ -57,9 +57,9 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         return {"tasks": [ENGLISH] if values.get("data") is None else list(LOCAL), **values}
 
-    def continue_from(self, saved: Self) -> Self:
-        """Return these settings for a folder begun with others: as every evaluation, with at least as many seeds."""
-        return super().continue_from(saved).model_copy(update={"seeds": max(self.seeds, saved.seeds)})
+    def add_to(self, saved: Self) -> Self:
+        """Return these settings with the saved values before their own, and at least as many seeds."""
+        return super().add_to(saved).model_copy(update={"seeds": max(self.seeds, saved.seeds)})
 
     @model_validator(mode="after")
     def _seeded(self) -> "MtebConfig":

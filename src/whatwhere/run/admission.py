@@ -69,7 +69,7 @@ class Admission:
         with self._lock, describe_lost_scheduler(self.client, self.address):
             workers = workers_of(self.client)
             self._refused = {address: why for address, why in self._refused.items() if address in workers}
-            # One with the mark that is not recorded has passed, but its answer came too late.
+            # A marked worker without a record has passed, but answered too late.
             new = [
                 address
                 for address, worker in workers.items()

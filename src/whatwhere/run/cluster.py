@@ -24,9 +24,9 @@ from .progress import ignore_progress
 from .remote import wait_until_idle as wait_on_worker
 from .signals import GRACE, STOPPING, Stopped
 
-MESSAGES_KEPT = 10  # of its log by Dask, with the arguments of jobs, that is, texts; its default is 1,000
+MESSAGES_KEPT = 10  # log messages that Dask keeps, by default 1,000; each holds the texts of a job
 SECONDS_OF_SILENCE = 5.0  # until a line says what the command waits for
-SECONDS_OF_ANSWERS = 5.0  # of workers, after they have waited
+SECONDS_OF_ANSWERS = 5.0  # to collect the answers of workers that have waited
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
 
 

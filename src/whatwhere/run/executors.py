@@ -62,10 +62,10 @@ class ThisProcess:
         return finished
 
 
-def as_finished(
+def submit_and_yield(
     executor: Executor, jobs: Iterable[tuple[int, Job]], max_under_way: Callable[[], int] | None = None
 ) -> Iterator[tuple[int, Job, "Future[Any]"]]:
-    """Hand numbered jobs to an executor, and yield number, job and future of each when it finishes, in any order.
+    """Submit numbered jobs to an executor, and yield number, job and future of each when it finishes, in any order.
 
     Args:
         jobs: Numbers and jobs, which are drawn one by one.

@@ -69,7 +69,7 @@ def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = No
         if before_rename is not None:
             before_rename(temporary)
         os.replace(temporary, path)
-        flush_names(path.parent)
+        flush_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -109,7 +109,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     with temporary_folder(path) as temporary:
         yield temporary
-        flush(temporary)
+        flush_folder(temporary)
         before = temporary.with_name(f"{temporary.name}.before")
         if path.is_dir():
             os.replace(path, before)
@@ -119,7 +119,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             if before.is_dir():
                 os.replace(before, path)
             raise
-        flush_names(path.parent)
+        flush_directory(path.parent)
         shutil.rmtree(before, ignore_errors=True)
 
 
@@ -137,16 +137,16 @@ def flush_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def flush(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Flush every file of a folder, and the folder itself, to disk."""
     for path in [folder, *folder.rglob("*")]:
         if path.is_file():
             flush_file(path)
         elif path.is_dir():
-            flush_names(path)
+            flush_directory(path)
 
 
-def flush_names(folder: Path) -> None:
+def flush_directory(folder: Path) -> None:
     """Wait until the names in a folder are on the disk, so that a renamed file survives a loss of power."""
     number = os.open(folder, os.O_RDONLY)
     try:
@@ -438,7 +438,7 @@ def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
     for path in sorted(folder.iterdir()):
         if match := TEMPORARY.match(path.name):
             if _is_abandoned(path, match):
-                _clear(path, match)
+                _clear_or_restore(path, match)
         elif path.is_dir() and not path.is_symlink() and is_free(path):
             sweep(path, is_free)
 
@@ -448,10 +448,10 @@ def sweep_beside(path: Path) -> None:
     for path_left in path.parent.glob(f".{glob.escape(path.name)}.*"):
         match = TEMPORARY.match(path_left.name)
         if match and match["target"] == path.name and _is_abandoned(path_left, match):
-            _clear(path_left, match)
+            _clear_or_restore(path_left, match)
 
 
-def _clear(path: Path, match: re.Match[str]) -> None:
+def _clear_or_restore(path: Path, match: re.Match[str]) -> None:
     """Remove a temporary file, or restore the folder that was put aside under it."""
     if match["put_aside"] and not path.with_name(match["target"]).exists():
         os.replace(path, path.with_name(match["target"]))

@@ -1,10 +1,10 @@
-"""The folder of a run: its files with their hashes, its finished steps, its settings, its log, and its lock.
+"""The folder of a run: its files with their hashes, its finished steps, its log, and its lock.
 
 `manifest.jsonl` (`run.manifest`) lists every file with its hash, except pages, cards and logs that still grow. A file
 is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is killed
 before the rename leaves a hash that the file does not have yet; the next `open` puts the former one back.
 
-One process holds the lock; several handles write: the one that `open` yields, and one for each `at`.
+One command holds the lock. Its jobs write through `RunFolder.at`, without a lock.
 """
 
 import json
@@ -20,7 +20,7 @@ from .files import (
     append_line,
     cached_hash_of,
     check_writable,
-    flush_names,
+    flush_directory,
     new_file,
     new_folder,
     read_lines,
@@ -48,7 +48,7 @@ class RunFolder:
         self.path = path
         self.is_new = False
         self._manifest = Manifest(path, holds_lock=holds_lock)
-        self._is_provisional = False  # a new run whose input may still be refused
+        self._may_be_refused = False  # a new run whose input may still be refused
         self._provisional_at_open: frozenset[Path] = frozenset()  # `_provisional_runs` when this run was opened
 
     # ---- opening ----
@@ -59,8 +59,8 @@ class RunFolder:
         """Open a run for writing under its lock, and create it if it is missing.
 
         Its jobs write by `at`. Temporary files of killed processes are removed. A new run leaves no listed file if the
-        block raises ValueError before it calls `keep_if_refused` or finishes a step: its input was refused. Nor do runs
-        that this process made inside it meanwhile, unless `keep_if_outer_is_refused` was called for them.
+        block raises ValueError before it calls `accept_input` or finishes a step: its input was refused. Nor do runs
+        that this process made inside it meanwhile, unless `keep_inner_run` was called for them.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -78,7 +78,7 @@ class RunFolder:
             run._manifest.refresh()
             run.is_new = run._manifest.is_empty
             run._begin_or_check(kind)
-            run._is_provisional = run.is_new
+            run._may_be_refused = run.is_new
             run._provisional_at_open = frozenset(_provisional_runs)
             if run.is_new:
                 _provisional_runs.add(path.resolve())
@@ -87,7 +87,7 @@ class RunFolder:
             try:
                 yield run
             except ValueError:
-                if run._is_provisional:
+                if run._may_be_refused:
                     run._withdraw()
                 raise
             finally:
@@ -111,17 +111,16 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
-        """Return a handle that takes no lock; jobs of a command write through it while the command holds the lock."""
+        """Return a handle without a lock: to read a run, or to write as a job of the command that holds the lock."""
         run = cls(Path(path))
         run._manifest.refresh()
         return run
 
     @staticmethod
     def tidy(path: Path) -> None:
-        """Remove what killed processes left in a run, unless a process writes to it or this user may not."""
-        if any(name.startswith(".") for name in os.listdir(path)):
-            with suppress(InUse, OSError), lock(path):
-                sweep(path, is_free)
+        """Remove temporary files and locks of killed processes from a run, unless it is in use or read-only."""
+        with suppress(InUse, OSError), lock(path):
+            sweep(path, is_free)
 
     def inner_path(self, name: str) -> Path:
         """Return the path of a run inside this one, which has a manifest of its own."""
@@ -244,7 +243,7 @@ class RunFolder:
             if target.is_dir():
                 remove_folder(target)
             os.replace(path, target)
-        flush_names(self.path)
+        flush_directory(self.path)
         return list(hashes)
 
     def drop_entries(self, *names: str) -> None:
@@ -277,7 +276,7 @@ class RunFolder:
         """
         self._refuse(self.problems())
 
-    def check_those_present(self) -> None:
+    def check_present_files(self) -> None:
         """Compare every listed file that exists with its hash: a step that lacks one runs again.
 
         Raises:
@@ -322,23 +321,23 @@ class RunFolder:
         files: Iterable[str] = (),
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Mark a step as finished in the manifest.
+        """Mark a step as finished in the manifest; the run then stays, even if a later input is refused.
 
         Args:
             inputs: Plain values that the step was made from; with other inputs it counts as not finished.
             files: Names of the files that the step wrote.
             outcome: Small results, plain values, that need no file.
         """
-        self.keep_if_refused()
+        self.accept_input()
         values = {"inputs": dict(inputs or {}), "step_files": list(files), "outcome": dict(outcome or {})}
         self._manifest.append({"done": step, **values})
 
-    def keep_if_refused(self) -> None:
-        """Keep the files of this new run even if a later step raises.
+    def accept_input(self) -> None:
+        """Keep the files of this new run even if a later step raises: its input is found good.
 
-        A new run around this one, if refused, still removes them, unless `keep_if_outer_is_refused` was called.
+        A new run around this one, if refused, still removes them, unless `keep_inner_run` was called.
         """
-        self._is_provisional = False
+        self._may_be_refused = False
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
@@ -366,8 +365,8 @@ class RunFolder:
         self._manifest.refresh()
         self.check(*self._manifest.steps[step]["files"])
 
-    def finished_steps(self) -> dict[str, dict[str, Any]]:
-        """Return the finished steps by name, each with its inputs."""
+    def inputs_of_steps(self) -> dict[str, dict[str, Any]]:
+        """Return the names of the finished steps, each with its inputs."""
         self._manifest.refresh()
         return {step: dict(known["inputs"]) for step, known in self._manifest.steps.items()}
 
@@ -394,11 +393,12 @@ class RunFolder:
         return read_lines(self.path / LOG)
 
     def _withdraw(self) -> None:
-        """Remove the files of a new run whose input was refused."""
-        self._manifest.refresh()
-        for name in [*self._manifest.files, LOG, MANIFEST]:
+        """Remove the files of a new run whose input was refused, from its manifest first."""
+        names = self.listed_files()
+        self.remove(*names)
+        for name in (LOG, MANIFEST):
             (self.path / name).unlink(missing_ok=True)
-        for folder in sorted({(self.path / name).parent for name in self._manifest.files} - {self.path}, reverse=True):
+        for folder in sorted({(self.path / name).parent for name in names} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
         inner_runs = [
@@ -410,7 +410,7 @@ class RunFolder:
                 remove_folder(path)
 
 
-def keep_if_outer_is_refused(path: Path) -> None:
+def keep_inner_run(path: Path) -> None:
     """Let a run inside a new run stay, with all runs inside it: the next command can use it."""
     path = path.resolve()
     _provisional_runs.difference_update([run for run in _provisional_runs if path in (run, *run.parents)])

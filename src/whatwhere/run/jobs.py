@@ -23,8 +23,8 @@ from .executors import (
     MakeContext,
     Show,
     ThisProcess,
-    as_finished,
     progress_of,
+    submit_and_yield,
 )
 from .processes import Processes, check_not_spawned, cores
 from .progress import Progress, ignore_progress, make_bars
@@ -64,7 +64,7 @@ def run_jobs(
 ) -> Generator[tuple[Job, Any], None, None]:
     """Run jobs in processes, and yield each with its result when it finishes.
 
-    Neighbours that have as many threads run together; the next ones start when all of these have finished.
+    Consecutive jobs of equal thread count run together; the next ones start when all of these have finished.
 
     Args:
         most_threads: Threads of all jobs that run at the same time in further processes. With 1, or for a single job,
@@ -82,30 +82,30 @@ def run_jobs(
             stays on disk.
     """
     numbered = list(enumerate(jobs))
-    is_alone = len(jobs) < 2 or most_threads < 2
-    if cluster is None and not is_alone:
+    runs_here = len(jobs) < 2 or most_threads < 2
+    if cluster is None and not runs_here:
         check_not_spawned("This call")
     with _show_bars(progress, len(jobs), name) as show:
         if cluster is not None:
             with cluster.session(show, make_context) as workers:
                 yield from _results(workers, numbered, show)
-        elif is_alone:
+        elif runs_here:
             yield from _results(ThisProcess(show, make_context), numbered, show)
         else:
             for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or most_threads):
-                some = list(group)
-                size = min(len(some), most_threads // threads)
+                jobs_of_group = list(group)
+                size = min(len(jobs_of_group), most_threads // threads)
                 jobs_each = 1 if process_per_job else None
                 with (
                     Processes(size, threads, jobs_each, show, make_context) as processes,
                     _explain_end(name, process_per_job, progress),
                 ):
-                    yield from _results(processes, some, show)
+                    yield from _results(processes, jobs_of_group, show)
 
 
 def _results(executor: Executor, jobs: Sequence[tuple[int, Job]], show: Show) -> Generator[tuple[Job, Any], None, None]:
     """Yield each of some numbered jobs with its result when it finishes, and end its bar."""
-    for number, job, future in as_finished(executor, jobs):
+    for number, job, future in submit_and_yield(executor, jobs):
         result = future.result()
         show(number, job.label, 0, None, "", "")
         yield job, result

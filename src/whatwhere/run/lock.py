@@ -43,23 +43,10 @@ def writer_of(folder: Path) -> str | None:
 
 
 def is_free(folder: Path) -> bool:
-    """Return whether no process writes to a folder."""
-    path = folder / LOCK
-    if not path.is_file():
-        return True
-    try:
-        with FileLock(path, timeout=0):
-            return True
-    except Timeout:
-        return False
-    except OSError:  # this user may not write here, and only asks who writes
-        return _is_unlocked_for_readers(path)
-
-
-def _is_unlocked_for_readers(lock: Path) -> bool:
-    """Return whether no process holds a lock file that this user may only read; True where they may not read it."""
-    with suppress(OSError), lock.open("rb") as file:
+    """Return whether no process writes to a folder; True where this user may not read its lock."""
+    with suppress(OSError), (folder / LOCK).open("rb") as file:
         try:
+            # Shared, so that two processes which only ask do not see each other.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

@@ -1,8 +1,8 @@
 """The manifest of a run: one line of `manifest.jsonl` for each change of its files and steps.
 
 A torn last line, which a killed process may leave, is ignored. Several handles add lines: one holds the lock, and each
-job has another, whose lines have a random token under `by`. A handle renames the files of a line before it adds
-another, so that only files of its last line may still have their former content.
+job has a handle of its own, whose lines have a random token under `by`. A handle renames the files of a line before it
+adds another, so that only files of its last line may still have their former content.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
 with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file has two hashes any
@@ -24,18 +24,19 @@ FORMAT = "whatwhere-run-2"
 
 
 class Manifest:
-    """Files and steps of a run, read from the lines of its manifest; `refresh` reads the lines that were added since.
+    """Files and steps of a run as of the last `refresh`, which reads the lines that were added to its manifest since.
 
     folder: folder of the run. kind: kind of the run; None without a manifest. files: name -> SHA-256. steps: name of a
-    finished step -> its inputs, files and outcome.
+    finished step -> its inputs, files and outcome. holds_lock: True for a handle that holds the run's lock, or that
+    writes a folder which no other process sees yet.
     """
 
     def __init__(self, folder: Path, *, holds_lock: bool = False) -> None:
         self.folder = folder
         self._token = "" if holds_lock else secrets.token_hex(4)  # key "by" of the lines of this handle
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.kind: str | None = None
         self.files: dict[str, str] = {}
         self.steps: dict[str, dict[str, Any]] = {}
@@ -74,11 +75,11 @@ class Manifest:
         if state == self._state:
             return
         if state is None:
-            self._forget()
+            self._reset()
             return
         is_other_file = self._state is None or state[0] != self._state[0]
         if is_other_file or state[2] <= self._applied_bytes:
-            self._forget()
+            self._reset()
         for row in self._read_new_bytes().splitlines(keepends=True):
             line: Any = None
             with suppress(ValueError):  # of a line that a crash cut off
@@ -102,11 +103,12 @@ class Manifest:
             last_line = self._last_applied_line
             file.seek(self._applied_bytes - len(last_line))
             if file.read(len(last_line)) != last_line:
-                self._forget()
+                self._reset()
             file.seek(self._applied_bytes)
             return file.read()
 
     def _apply(self, line: Mapping[str, Any]) -> None:
+        """Change files and steps as a line says, and note the former hashes of its files until they are renamed."""
         token = str(line.get("by", ""))
         if "closed" in line:
             self._pending = {}

@@ -30,7 +30,7 @@ from .signals import Stopped, clear_stop, request_stop, stop_this_thread
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
 SECONDS_OF_LONG_JOB = 5.0  # one that takes more may have held a model
-SECONDS_IN_USE = 900.0  # that a job waits for the last writer of its folder, whose step may take minutes
+SECONDS_TO_WAIT_FOR_WRITER = 900.0  # a step of the last writer may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
 # First value of an event of a job. Further values are the arguments of `Deaths.record_begin`, or of `Show`.
 BEGIN = "begin"
@@ -255,7 +255,7 @@ def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterato
 def _do_when_run_is_free(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
     """Do a job once the run that it writes, such as a model's folder, is free: a worker may still do the same job for a
     command that has ended."""
-    until = time.monotonic() + SECONDS_IN_USE
+    until = time.monotonic() + SECONDS_TO_WAIT_FOR_WRITER
     while True:
         try:
             return work(*args, progress)

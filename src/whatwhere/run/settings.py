@@ -82,10 +82,8 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` leaves them unchecked
-        bind(run, name, ...)       from these settings and those that the resumed run was started with
+        bind(run, name, ...)       from these settings and the saved ones of a run that is resumed
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
-        load_without_hash_check(path)  from a file that this command, or the parent of this process, has compared or
-                                   written (`SchemeConfig` only)
 
     The checks, in the order in which a command makes them; the first two load no torch:
 
@@ -247,41 +245,44 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def bind(self, run: RunFolder, name: str, *, is_bound: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings that a command goes on with, which are then in a file of the run.
+    def bind(self, run: RunFolder, name: str, *, has_work: bool, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings to go on with: the saved ones if the run has work made by them, else these.
 
-        Those of a bound run are its own, with what this command changes or adds: `CHANGEABLE_KEYS`, `changeable`, keys
-        whose content is the same under another path (`has_same_content`, `plain_path`), and what `continue_from`
-        gathers. Any other difference is refused. Where a run is not bound, this command's settings are saved. Once the
-        input is found good, the command calls `keep_in`.
+        A run with work keeps its saved settings. A command may change `CHANGEABLE_KEYS`, `changeable` and the path of
+        an equal content (`has_same_content`, `plain_path`), and add what `add_to` gathers; any other difference is
+        refused. A run without settings gets these. The command calls `save_and_accept` once its input is found good.
+
+        Some inputs are compared elsewhere: models and seeds of a study (`study._refuse_removals`), the tokenizer of
+        windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
+        (`geometry_run`).
 
         Args:
             name: Name of the YAML file.
-            is_bound: True where the run has something that was made by its settings: a checkpoint of a training, any
-                settings of a study, a finished trial of an evaluation (of `all`, a benchmark that was tried), else the
-                results.
+            has_work: True for a training with a checkpoint, a study with saved settings, an evaluation with a finished
+                trial (`all`: a benchmark that was tried), any other run with results.
 
         Raises:
             OtherSetting: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
-        if not is_bound:
+        if has_work:
+            saved = self.load_verified(run, name)
+            changeable = {*self.CHANGEABLE_KEYS, *changeable}
+            return self.add_to(saved)._merge_with(saved, run.path, changeable, self.given_keys())
+        if name not in run.listed_files():
             self.save_in(run, name)
-            return self
-        saved = self.load_verified(run, name)
-        return self.continue_from(saved)._merge_with(saved, run.path, {*self.CHANGEABLE_KEYS, *changeable})
-
-    def continue_from(self, saved: Self) -> Self:
-        """Return these settings with what earlier commands have added to the run, such as its models."""
         return self
 
-    def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str]) -> Self:
+    def add_to(self, saved: Self) -> Self:
+        """Return these settings with what earlier commands gave the run, such as its models, before their own."""
+        return self
+
+    def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str], user_keys: set[str]) -> Self:
         """Return the saved settings with the changeable keys of these, after comparing all other keys.
 
         Raises:
             OtherSetting: another key differs.
         """
-        user_keys = self.given_keys()
         keys_to_take = set(changeable)
         before = saved.model_dump()
         # Keys that the user gave are refused before default ones.
@@ -306,10 +307,10 @@ class StrictConfig(BaseModel):
         """Write the settings of a run to a YAML file of its folder."""
         run.write(name, self.model_dump(mode="json"))
 
-    def keep_in(self, run: RunFolder, name: str) -> None:
-        """Save the settings of a run whose input is found good; from now on the run stays, whatever happens."""
+    def save_and_accept(self, run: RunFolder, name: str) -> None:
+        """Save the settings of a run whose input is found good, and keep its files even if a later step raises."""
         self.save_in(run, name)
-        run.keep_if_refused()
+        run.accept_input()
 
     @classmethod
     def load_verified(cls, run: RunFolder, name: str) -> Self:
@@ -319,6 +320,8 @@ class StrictConfig(BaseModel):
             ValueError: the file is missing, damaged, or of a version with other settings.
         """
         path = run.path / name
+        if name in run.listed_files() and not path.is_file():
+            raise ValueError(f"{path} is missing. Use a complete copy, or choose another --out.")
         run.check(name)
         read_yaml(path, "Use a complete copy, or choose another --out.")
         try:

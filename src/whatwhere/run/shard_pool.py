@@ -12,7 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from .cluster import Cluster
-from .executors import Job, ThisProcess, as_finished
+from .executors import Job, ThisProcess, submit_and_yield
 from .files import sha256
 from .processes import Processes, cores
 
@@ -67,7 +67,7 @@ class ShardPool:
             yield from self.results
             return
         self.amount_read = amount_read
-        for number, job, future in as_finished(self, numbered):
+        for number, job, future in submit_and_yield(self, numbered):
             try:
                 result = future.result()
             except BrokenProcessPool:  # a process was killed, or could not start: go on without
@@ -120,7 +120,7 @@ class ShardPool:
 def _results_of_workers(cluster: Cluster, jobs: Iterable[tuple[int, Job]]) -> Generator[Any, None, None]:
     with cluster.session() as workers:
         # As few wait as keep the workers busy: each holds the text of its shard.
-        for _, _, future in as_finished(workers, jobs, lambda: 2 * max(1, cluster.admission.usable_count)):
+        for _, _, future in submit_and_yield(workers, jobs, lambda: 2 * max(1, cluster.admission.usable_count)):
             yield future.result()
 
 

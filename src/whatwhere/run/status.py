@@ -10,7 +10,7 @@ from typing import Any
 from .files import describe_os_error, read_lines, read_object, read_yaml
 from .folder import LOG, MANIFEST, RunFolder
 from .lock import writer_of
-from .names import EVALUATE_ALL, RESULTS, STUDY, SUMMARY, TRAINED, TRAININGS, TRIALS
+from .names import EVALUATE_ALL, RESULTS, STUDY, SUMMARY, TRAINED, TRAININGS, TRIAL_STEP, TRIALS
 
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
@@ -124,7 +124,7 @@ def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[st
 def _status_of_other(run: RunFolder) -> dict[str, Any]:
     status = _common_status_of(run, str(run.kind), _has_all_results(run))
     if (run.path / TRIALS).is_dir():
-        status["trials"] = sum(step.startswith(f"done {TRIALS}/") for step in run.finished_steps())
+        status["trials"] = sum(step.startswith(TRIAL_STEP) for step in run.inputs_of_steps())
     return status
 
 

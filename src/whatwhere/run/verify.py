@@ -1,5 +1,6 @@
 """Comparison of files with the hashes in their manifests, and acceptance of a file that a user has changed."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from .folder import MANIFEST, RunFolder
@@ -19,7 +20,11 @@ def verify(folder: Path) -> tuple[int, list[str]]:
     for path in sorted(folder.rglob(MANIFEST)):
         if any(part.startswith(".") for part in path.relative_to(folder).parts):  # a folder that is being written
             continue
-        run = RunFolder.at(path.parent)
+        try:
+            run = RunFolder.at(path.parent)
+        except ValueError as error:  # a manifest of another program or version
+            problems.append(str(error))
+            continue
         count += len(run.listed_files())
         if first_look := list(run.problems()):
             # A run may be written meanwhile: a second look sees the manifest that goes with the files.
@@ -40,7 +45,9 @@ def files_without_hash(folder: Path) -> list[str]:
             continue
         below.append(path)
         if path.name == MANIFEST:
-            listed |= {path, *(path.parent / name for name in RunFolder.at(path.parent).listed_files())}
+            listed.add(path)
+            with suppress(ValueError):  # which `verify` names
+                listed |= {path.parent / name for name in RunFolder.at(path.parent).listed_files()}
     return sorted(str(path.relative_to(folder)) for path in below if path not in listed)
 
 

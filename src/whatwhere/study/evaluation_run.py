@@ -35,7 +35,7 @@ from ..run.names import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .machine import machine
-from .results import RECORDS, STUDY_FACTS, save_results
+from .results import PAGE_FACTS, RECORDS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 LINE_WIDTH = 158  # characters of a line
@@ -68,7 +68,7 @@ def run_evaluation(
             benchmark.check(config)
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.check_finished(out)]
-        config.keep_in(run, benchmark.file)
+        config.save_and_accept(run, benchmark.file)
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
@@ -103,10 +103,10 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, a finished file is not as it was written, or two models are called alike.
     """
-    is_bound = file in run.listed_files() and any(step != RESULTS for step in run.finished_steps())
-    config = config.bind(run, file, is_bound=is_bound)
-    if is_bound:
-        run.check_those_present()
+    has_work = file in run.listed_files() and any(step != RESULTS for step in run.inputs_of_steps())
+    config = config.bind(run, file, has_work=has_work)
+    if has_work:
+        run.check_present_files()
     config.check_names()
     return config
 
@@ -184,7 +184,7 @@ def _write_results(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, STUDY_FACTS, page_facts, judge_claims(records), unfinished=unfinished))
+    return str(save_results(run, records, PAGE_FACTS, page_facts, judge_claims(records), unfinished=unfinished))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:
@@ -276,7 +276,7 @@ def run_all(
         if not choices:
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
-        config.keep_in(run, f"{EVALUATE_ALL}.yaml")
+        config.save_and_accept(run, f"{EVALUATE_ALL}.yaml")
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []
@@ -291,7 +291,7 @@ def run_all(
             inner = RunFolder.at(folder)
             records += [replace(record, study=run.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below
-                notes += inner.read(STUDY_FACTS)["notes"]
+                notes += inner.read(PAGE_FACTS)["notes"]
         started = [name for name, result in results.items() if result["done"]]
         notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]
         notes += [f"Left out: {reason}" for reason in reasons]

@@ -8,7 +8,6 @@ from ..analysis.course import separation_records
 from ..analysis.record_context import RecordContext
 from ..models.model_tables import has_table
 from ..records.record import Record
-from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.names import SUMMARY
 from ..training.environment import process_group_state
@@ -46,7 +45,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     out = Path(out)
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
-    summary = read_json(out / SUMMARY)
+    summary = RunFolder.at(out).read(SUMMARY)
     context = RecordContext(out.resolve().name, FinetuneConfig.load_without_hash_check(out / CONFIG).seed)
     records = training_records(out, context)
     records.append(context.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))

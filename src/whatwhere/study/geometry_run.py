@@ -77,11 +77,13 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     for folder in model_folders.values():
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
-        config = config.bind(run, CONFIG, is_bound=run.finished_step(RESULTS) is not None)
+        has_results = run.finished_step(RESULTS) is not None
+        config = config.bind(run, CONFIG, has_work=has_results)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
-        run.keep_if_refused()  # counting may take hours
+        if not has_results:  # a finished run keeps its settings until the new results are computed
+            config.save_and_accept(run, CONFIG)
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         if not plan.follows_paper:  # too little text is refused before any corpus is measured
             for name, counts in counted.items():
@@ -94,7 +96,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         first_corpus = next(iter(measured.values()))
         with show_progress("models", progress) as advance:
             of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
-        config.save_in(run, CONFIG)  # a finished run keeps its settings until the new results are computed
+        config.save_in(run, CONFIG)
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
         records = [
             record
@@ -131,7 +133,7 @@ def _count_all(
     progress: bool,
     cluster: Cluster | None,
 ) -> dict[str, Counts]:
-    """Count all corpora; of each that is counted, remove the counts of shards, which only a stopped run needs."""
+    """Count all corpora; after each, remove the counts of its shards, which only a stopped run needs."""
     counted: dict[str, Counts] = {}
     for name, source in sources.items():
         counted[name] = _count_corpus(run, config, name, source, tokenizer, progress, cluster)
@@ -238,7 +240,7 @@ def _count_corpus(
     progress: bool,
     cluster: Cluster | None,
 ) -> Counts:
-    """Return the counts of a corpus, from the run's file if they are of the same text and settings.
+    """Return the counts of a corpus: the run's own if they are of the same text and settings, else count and save them.
 
     Raises:
         ValueError: the run is finished, and this is another text or another tokenizer than it has counted.
@@ -252,7 +254,8 @@ def _count_corpus(
         expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
         saved_facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
         if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
-            run.add_to_manifest(file)  # where the process was killed between writing and listing it
+            if file not in run.listed_files():  # the process was killed between writing and listing it
+                run.add_to_manifest(file)
             return saved
         has_results = run.finished_step(RESULTS) is not None
         if has_results and saved.facts.get("corpora") != text:

@@ -28,7 +28,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import STUDY_FACTS, bind_or_begin_anew, command_of, save_results
+from .results import PAGE_FACTS, bind_or_begin_anew, command_of, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -181,7 +181,7 @@ def run_heads(
                 "machine": machine(),
                 "command": command_of("heads", str(folder), *_options_of(settings_now), scheme=scheme),
             }
-            result["report"] = str(save_results(run, [*measured.records, *learning], STUDY_FACTS, page_facts))
+            result["report"] = str(save_results(run, [*measured.records, *learning], PAGE_FACTS, page_facts))
     return result
 
 

@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 def backend_state(name: str) -> str:
     """Return "works" if a training step of a small `dstg` runs with an attention backend here; else what went wrong.
 
-    In the precision that trainings choose here: a compiler can refuse bfloat16 alone. Padding is masked.
+    The step uses the precision that trainings choose here: a compiler can refuse bfloat16 alone. Padding is masked.
     """
     device = default_device()
     in_precision_of_training = torch.autocast(device.type, torch.bfloat16, enabled=is_bf16_faster(device))

@@ -10,7 +10,6 @@ from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..models.open import open_model
 from ..models.tensors import default_device
-from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.names import SUMMARY
 from ..run.progress import Progress
@@ -103,9 +102,10 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     # In the study's manifest, although the folder is a run of its own: it is a result of the study's step.
     files.append(f"{task.model.folder}/{RECORDS}")
     run.write(files[-1], training_records(folder, context) + measured.records)
+    training = RunFolder.at(folder)
     outcome = {
-        "config": read_json(folder / "config.json"),
-        "summary": read_json(folder / SUMMARY),
+        "config": training.read("config.json"),
+        "summary": training.read(SUMMARY),
         "left_out": measured.left_out,
     }
     run.mark_done(task.model.step_name, files=files, outcome=outcome)

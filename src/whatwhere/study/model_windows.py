@@ -29,8 +29,8 @@ def model_windows(
     """Yield windows of text for a model to read, and a name for them: `corpus` where it is given, else the text's.
 
     Args:
-        folder: where the model was read from; the nearest `corpus/` at or above it (five levels) that the model's
-            tokenizer made, by its hash or its rules, is its run's.
+        folder: where the model was read from. Its run's windows are the nearest `corpus/` at or above it, at most five
+            levels, whose tokenizer equals the model's.
         corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on,
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
             that they fill.

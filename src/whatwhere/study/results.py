@@ -22,7 +22,7 @@ from .training_plan import ModelOfSeed, models_of
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-STUDY_FACTS = "study.json"  # facts of the page of a study, an evaluation, a look into heads
+PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation, a look into heads
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
@@ -35,7 +35,7 @@ NOTES = {
 
 
 def bind_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
-    """Compare the settings with a run's own; where it has no results, empty it and save them.
+    """Compare the settings with the results' own. A run without results is emptied, and the settings are saved.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
     process may have left files of other settings.
@@ -47,10 +47,9 @@ def bind_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str)
         ValueError: the results are of other settings, or the file is damaged.
     """
     has_results = run.finished_step(RESULTS) is not None
-    leftovers = [] if has_results else [file for file in run.listed_files() if file != settings_file]
-    if leftovers:
+    if not has_results and (leftovers := run.listed_files()):
         run.remove(*leftovers)
-    config.bind(run, settings_file, is_bound=has_results)
+    config.bind(run, settings_file, has_work=has_results)
 
 
 def save_results(
@@ -80,8 +79,8 @@ def save_results(
     files.append(facts_file)
     settings = f"{run.kind}.yaml"
     current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
-    known = inputs or {}
-    run.mark_done(RESULTS, inputs={**known, **current}, files=files, outcome={"unfinished": unfinished})
+    made_from = dict(inputs or {})
+    run.mark_done(RESULTS, inputs={**made_from, **current}, files=files, outcome={"unfinished": unfinished})
     return write_report(run.path)
 
 
@@ -116,7 +115,7 @@ def save_study(
     page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
-    return save_results(run, gathered, STUDY_FACTS, page_facts, judge_claims(gathered), inputs)
+    return save_results(run, gathered, PAGE_FACTS, page_facts, judge_claims(gathered), inputs)
 
 
 def _entry_of(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:

@@ -24,17 +24,17 @@ from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.cluster import Cluster, connect
 from ..run.executors import Job
-from ..run.folder import RunFolder, keep_if_outer_is_refused
+from ..run.folder import RunFolder, keep_inner_run
 from ..run.jobs import run_jobs, show_progress
 from ..run.names import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
-from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
+from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import corpus_records, measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
-from .results import STUDY_FACTS, save_study, total_seconds
+from .results import PAGE_FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_plan import (
     FEWEST_STEPS,
@@ -143,19 +143,17 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     is_resumed = CONFIG in run.listed_files()  # a file that is gone is refused, not written anew
     if is_resumed:
         _check_resumed(run, config)
-    config = config.bind(run, CONFIG, is_bound=is_resumed)
-    if config.scheme is not None:  # from here on the folder's copy, whatever becomes of the user's file
-        config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
+    config = config.bind(run, CONFIG, has_work=is_resumed)
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
-    for words in config.comparison_notes():
+    if words := config.difference_beside_schemes():
         log.log_event("unequal terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
         for name in config.models:
             training = config.pretraining(name)
             check_enough_windows(windows, training.batch_size)
-            keep_if_outer_is_refused(windows.folder)  # they may have taken hours, and the corrected command uses them
+            keep_inner_run(windows.folder)  # they may have taken hours, and the corrected command uses them
             encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
             if words := segments_message(name, encoder, windows):
                 log.log_event("no segments", words, model=name)
@@ -166,7 +164,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         in_words = ", ".join(f"{name} {width}" for name, width in widths.items())
         words = f"{config.match} matched to {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
-    config.keep_in(run, CONFIG)  # with the matched widths
+    config.save_and_accept(run, CONFIG)  # with the matched widths
     _log_windows(windows, log)
     if config.all_analyses:
         with show_progress("corpus", log.progress) as advance:
@@ -187,7 +185,7 @@ def _check_new(config: StudyConfig) -> None:
 
 
 def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
-    """Check the models that a command adds to a study, and that it lacks none of the study's.
+    """Check the models that a command adds to a study, that it lacks none, and the files of a finished study.
 
     Raises:
         ValueError: a training is refused, the study has models or seeds that this command lacks, or a finished file is
@@ -271,22 +269,22 @@ def complete_study(study: Study) -> Path:
     _log_passes(study, steps)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
     jobs = _jobs_left(study, steps, at_once)
-    page = _StudyPage(study, records, steps, at_once, trains_models=bool(jobs))
-    page.draw_if_due()  # a command that was killed between measuring and drawing left none
+    results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
+    results.write_if_due()  # a command that was killed between measuring and drawing left none
     most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
-    results = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
-    with closing(results) as done:
-        for job, summary in done:
+    trainings = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
+    with closing(trainings):
+        for job, summary in trainings:
             _log_trained(study, job.args[0].model, summary)
-            page.draw_if_due()
+            results.write_if_due()
     comparison_records: list[Record] = []
     if config.all_analyses:
         for seed in range(config.seeds):
             comparison_records += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_texts(study.run, config, study.windows)
-    report = page.draw(page.models, comparison_records)
+    report = results.write(results.models, comparison_records)
     study.log.log_event("report", path=str(report))
     return report
 
@@ -304,8 +302,8 @@ def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
     return jobs
 
 
-class _StudyPage:
-    """Results and page of a study, drawn of the models that are measured whenever a page is due.
+class _StudyResults:
+    """Results and page of a study, written whenever the models of another seed are all measured.
 
     Args:
         records: Records that need no model.
@@ -320,22 +318,22 @@ class _StudyPage:
         self.models = models_of(study.config)
         self.models_on_page = _models_on_page(study, self.models)
         self.at_once = at_once
-        if not trains_models and study.run.has(STUDY_FACTS):
-            self.at_once = study.run.read(STUDY_FACTS).get("at_once", at_once)
+        if not trains_models and study.run.has(PAGE_FACTS):
+            self.at_once = study.run.read(PAGE_FACTS).get("at_once", at_once)
         was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
         self.notes = [ON_CLUSTER] if was_on_cluster else []
 
-    def draw_if_due(self) -> None:
-        """Draw the page of the models that are measured so far, where one is due and others follow."""
+    def write_if_due(self) -> None:
+        """Write the results of the models that are measured so far, where a page is due and others follow."""
         measured = [model for model in self.models if self.study.is_measured(model)]
         # No page is drawn from a damaged model.
         is_damaged = any(self.study.run.why_not_reusable(model.step_name) for model in self.models)
         is_due = _needs_page(self.models, self.models_on_page, measured)
         if 0 < len(measured) < len(self.models) and not is_damaged and is_due:
             self.models_on_page = measured
-            self.draw(measured, [])
+            self.write(measured, [])
 
-    def draw(self, measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
+    def write(self, measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
         """Write the results of measured models and draw the page; return its path."""
         return save_study(
             self.study.run,
@@ -368,7 +366,7 @@ def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOf
     """Return the models that the page shows; none where a kill left results without their page."""
     results = study.run.finished_step(RESULTS)
     page = study.run.path / "report.html"
-    facts_file = study.run.path / STUDY_FACTS
+    facts_file = study.run.path / PAGE_FACTS
     if results is None or not page.is_file() or not facts_file.is_file():
         return []
     if page.stat().st_mtime_ns < facts_file.stat().st_mtime_ns:  # the page is drawn after its facts
@@ -398,7 +396,7 @@ def _check_finished(run: RunFolder, models: int) -> None:
     """
     results = run.finished_step(RESULTS)
     if results is not None and len(results["inputs"]["models"]) >= models:
-        run.check_those_present()
+        run.check_present_files()
 
 
 def _log_windows(windows: Windows, log: StudyLog) -> None:

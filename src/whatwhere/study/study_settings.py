@@ -54,8 +54,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             values |= {"probe_windows": 250, "ablation_windows": 16}
         return values
 
-    def continue_from(self, saved: Self) -> Self:
-        """Return these settings with the saved models before those that they add."""
+    def add_to(self, saved: Self) -> Self:
+        """Return these settings with the saved models, variants and widths before their own."""
         gathered = {
             "models": [*saved.models, *(name for name in self.models if name not in saved.models)],
             "variants": {**saved.variants, **self.variants},
@@ -108,14 +108,14 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
                 return f"{name}: {error} {hint}: --set 'variants={{{variant}}}'."
         return error
 
-    def comparison_notes(self) -> list[str]:
-        """Return a list of one sentence on what models differ in, or none where it is their schemes alone."""
+    def difference_beside_schemes(self) -> str:
+        """Return a sentence on what models differ in beside their schemes; "" if it is nothing."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         entries = [
             {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}
             for n, t in trainings.items()
         ]
-        return list(filter(None, [unequal(entries)]))
+        return unequal(entries)
 
     def preset(self, model: str) -> str:
         """Return the preset of a model, which may be a variant."""

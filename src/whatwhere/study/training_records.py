@@ -9,7 +9,6 @@ from ..corpus.windows import own_windows
 from ..records.gates import insufficient_gain, plateau
 from ..records.record import Record
 from ..records.table import Table
-from ..run.files import read_json
 from ..run.folder import LOG, RunFolder
 from ..run.names import SUMMARY
 from ..run.status import step_lines
@@ -64,10 +63,11 @@ def loss_records(folder: Path, context: RecordContext) -> list[Record]:
 
 def training_records(folder: Path, context: RecordContext) -> list[Record]:
     """Return loss curves and costs of a finished training."""
-    RunFolder.at(folder).check(SUMMARY, LOG)
-    summary = read_json(folder / SUMMARY)
-    known = {metric: summary.get(key) for metric, key in COSTS.items()}
-    return loss_records(folder, context) + [context.record(metric, v) for metric, v in known.items() if v is not None]
+    run = RunFolder.at(folder)
+    run.check(LOG)
+    summary = run.read(SUMMARY)
+    costs = {metric: summary.get(key) for metric, key in COSTS.items()}
+    return loss_records(folder, context) + [context.record(metric, v) for metric, v in costs.items() if v is not None]
 
 
 def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> list[Record]:

@@ -33,9 +33,9 @@ from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
 from .sharding import rows_of_micro_batch
 from .training_folder import (
+    accept_training,
     finish_training,
     finished_summary,
-    keep_training,
     open_training,
     resume_or_begin_anew,
 )
@@ -215,7 +215,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     }
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        keep_training(config, run, CONFIG)
+        accept_training(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):

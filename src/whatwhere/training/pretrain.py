@@ -12,7 +12,7 @@ from ..corpus.batches import times_read
 from ..encoder import EncoderConfig, EncoderForMaskedLM
 from ..models.card import model_card
 from ..models.explain import costs
-from ..run.folder import RunFolder, keep_if_outer_is_refused
+from ..run.folder import RunFolder, keep_inner_run
 from ..run.progress import Progress
 from .budget import steps_of_budget
 from .corpus_settings import check_enough_windows, prepare_windows
@@ -22,10 +22,10 @@ from .loop import Trainer
 from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
 from .training_folder import (
+    accept_training,
     finish_training,
     finished_summary,
     has_trained_steps,
-    keep_training,
     open_training,
     resume_or_begin_anew,
 )
@@ -99,7 +99,7 @@ def _train(
         with processes.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))
     check_enough_windows(windows, config.batch_size)
-    keep_if_outer_is_refused(windows.folder)  # they may have taken hours, and the corrected command uses them
+    keep_inner_run(windows.folder)  # they may have taken hours, and the corrected command uses them
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     # All processes use the number of steps that the main process timed.
@@ -115,7 +115,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if processes.is_main_process:
-        keep_training(config, run, CONFIG)
+        accept_training(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
     with penalize_entropy(model, config.entropy_weight):

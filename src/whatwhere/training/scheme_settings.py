@@ -118,15 +118,20 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def bind(self, run: RunFolder, name: str, *, is_bound: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings with which a command goes on; a scheme is compared by its text.
+    def bind(self, run: RunFolder, name: str, *, has_work: bool, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings to go on with, after comparing the scheme by its text; they name the run's copy of it.
+
+        From here on the copy is read, whatever becomes of the user's file.
 
         Raises:
-            ValueError: as every configuration, or the scheme differs from the folder's copy.
+            ValueError: as every configuration, or the scheme differs from the run's copy.
         """
-        if is_bound:
+        if has_work:
             self.check_scheme(run.path)
-        return super().bind(run, name, is_bound=is_bound, changeable=changeable)
+        settings = super().bind(run, name, has_work=has_work, changeable=changeable)
+        copy = run.path / SCHEME
+        is_saved = settings.scheme is not None and copy.is_file()
+        return settings.model_copy(update={"scheme": str(copy)}) if is_saved else settings
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for a scheme, whose text `bind` has compared."""

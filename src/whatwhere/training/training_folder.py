@@ -12,7 +12,7 @@ from ..corpus.tokenizer import save_tokenizer
 from ..models.card import weights_metadata
 from ..models.lengths import max_tokens
 from ..models.sentence import write_sentence_transformer
-from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
+from ..run.files import flush_folder, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
 from ..run.names import SUMMARY, TRAINED
 from ..run.status import has_weights
@@ -60,9 +60,9 @@ def resume_or_begin_anew(config: C, run: RunFolder, name: str, changeable: Itera
     processes = process_group_state()
     if processes.is_main_process and not has_trained_steps(run):
         _remove_leftovers(config, run, name)
-        config.bind(run, name, is_bound=False)
+        config.save_in(run, name)
     processes.wait_for_everyone()
-    resumed = config.bind(run, name, is_bound=True, changeable=changeable)  # to what the main process has just written
+    resumed = config.bind(run, name, has_work=True, changeable=changeable)  # to what the main process has just written
     processes.wait_for_everyone()  # before the main process writes again
     return resumed
 
@@ -95,11 +95,11 @@ def _remove_leftovers(config: SchemeConfig, run: RunFolder, name: str) -> None:
         run.remove(*names)
 
 
-def keep_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
+def accept_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """Keep a training whose input is found good, with its settings."""
     if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
-    config.keep_in(run, name)
+    config.save_and_accept(run, name)
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
@@ -108,7 +108,7 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     Raises:
         ValueError: a file of it is missing or not as it was written.
     """
-    if TRAINED not in run.finished_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
+    if TRAINED not in run.inputs_of_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
         return None
     run.check_step(TRAINED)
     summary: dict[str, Any] = run.read(SUMMARY)
@@ -151,7 +151,7 @@ def finish_training(
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)
         write_json(temporary / SUMMARY, summary)
-        flush(temporary)
+        flush_folder(temporary)
         model_files = run.move_in(temporary, last=WEIGHTS)
     run.add_to_manifest(LOG)
     # Settings, scheme and predictions.
