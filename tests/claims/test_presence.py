@@ -25,6 +25,16 @@ def test_invariance_needs_position_and_sentences():
         assert found["verdict"] == "not testable here" and "needs R²" in found["scale"], name
 
 
+def test_every_seed_must_have_what_is_required():
+    """One seed of three without position passed, because the mean was asked."""
+    case = CASES["split-semantics-without-position"]
+    seeds = [[replace(r, seed=seed) for r in case.records(case.good, 0.0)] for seed in range(3)]
+    assert verdict("split-semantics-without-position", sum(seeds, []))["verdict"] != "not testable here"
+    lacking = [replace(r, value=0.0) if r.metric == "r2.token" else r for r in seeds[2]]
+    found = verdict("split-semantics-without-position", [*seeds[0], *seeds[1], *lacking])
+    assert found["verdict"] == "not testable here" and "it is 0 in the least seed" in found["scale"]
+
+
 def test_a_reference_that_has_learned_too_little_is_none():
     case = CASES["rope-no-position"]
     records = case.records(case.good, 0.0)

@@ -213,14 +213,16 @@ class Evidence:
         return point
 
     def require(self, point: Point, least: float, what: str) -> Point:
-        """Return the point if its quantity is present: at least `least` on average; `what` names it. Untrained models
-        pass.
+        """Return the point if its quantity is present: at least `least` in every seed; `what` names it. Untrained
+        models pass.
 
         Raises:
-            Missing: the value is below `least`.
+            Missing: the value of a seed is below `least`.
         """
-        if self.step is None and point.value < least:
-            raise Missing(f"needs {what} of {least:g}; it is {point.value:.2g}")
+        smallest = float(point.seed_values.min())
+        if self.step is None and smallest < least:
+            of_seed = " in the least seed" if len(point.seed_values) > 1 else ""
+            raise Missing(f"needs {what} of {least:g}; it is {smallest:.2g}{of_seed}")
         return point
 
     def moved(self, *models: str) -> None:
