@@ -195,6 +195,23 @@ def test_reading_ease_is_that_of_the_formula():
     ]
 
 
+@pytest.mark.parametrize("gap", ["\n", "\n\n"])
+def test_a_file_without_headings_is_one_article(gap, tmp_path):
+    """Every line counted as an article, so that paragraphs of one stood in training and in the test."""
+    folder = tmp_path / "wikipedia-en"
+    folder.mkdir()
+    for article in range(12):
+        lines = [f"In {1900 + i} the river was long. It ran to the sea in {article} days." for i in range(5)]
+        (folder / f"{article:02}.txt").write_text(gap.join(lines), encoding="utf-8")
+    found = paragraphs.read_paragraphs(tmp_path)
+    assert [number for number, _ in found] == [n for n in range(12) for _ in range(5)]
+    assert all(sentences[1].split()[-2] == str(11 - number) for number, sentences in found)
+    for path in list(folder.iterdir())[1:]:
+        path.unlink()
+    with pytest.raises(ValueError, match="has no article for the test part, which takes one of ten"):
+        paragraphs.TASKS["readability"].examples(tmp_path, "test", None)
+
+
 def test_paragraphs_of_one_article_are_in_one_split(tmp_path):
     folder = tmp_path / "wikipedia-en"
     folder.mkdir()

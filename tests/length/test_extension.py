@@ -52,6 +52,22 @@ def make(kind, folder):
     return model
 
 
+def test_a_copy_leaves_the_text_of_its_run_behind(tmp_path):
+    """A longer copy of a training took its windows along, gigabytes of text that nobody meant to hand on."""
+    make("bert", tmp_path / "run").save_pretrained(tmp_path / "run")
+    for name in ("corpus/shards/0.npy", "dev-predictions.csv", "not-finite-3.npz", "report.html", "finetune.yaml"):
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_text("{}")
+    extend(tmp_path / "run", tmp_path / "copy", 80)
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {
+        "config.json",
+        "extension.json",
+        "manifest.jsonl",
+        "model.safetensors",
+        "README.md",
+    }
+
+
 def test_a_copy_has_hashes_of_its_own(tmp_path):
     """It had those of its original, and was refused as damaged wherever it was opened."""
     with RunFolder.create(tmp_path / "m", "model") as folder:

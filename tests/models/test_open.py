@@ -10,7 +10,7 @@ import torch
 from cli_runner import whatwhere
 from foreign_models import EVERY, TEXTS, save
 from malformed import cases, refused
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -172,8 +172,32 @@ def test_changed_fields_are_taken_and_misfits_named(place, tmp_path):
         open_model(place / "bert", config=config)
     BertForSequenceClassification(BertConfig(vocab_size=20, num_labels=3, **SMALL)).save_pretrained(tmp_path)
     assert open_model(tmp_path, "labels").config.num_labels == 3
+    changed = open_config(tmp_path)
+    changed.num_labels = 2
     with pytest.raises(WeightsMisfit):
+        open_model(tmp_path, "labels", config=changed)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["bert.pooler.dense.bias"] = torch.zeros(3)
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(WeightsMisfit, match="bert.pooler.dense.bias"):
         open_model(tmp_path, "labels", classes=2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_classifier_of_other_classes_begins_anew(classes, tmp_path):
+    """GLUE trained a classifier's saved head on where the classes were as many, and failed where they were not."""
+    saved = BertForSequenceClassification(BertConfig(vocab_size=20, num_labels=3, **SMALL))
+    saved.save_pretrained(tmp_path / "classifier")
+    saved.bert.save_pretrained(tmp_path / "encoder")
+    ids = torch.full((2, 5), 4)
+    hidden, head = (
+        open_model(tmp_path / kind, "labels", classes=classes, seed=1).model for kind in ("classifier", "encoder")
+    )
+    assert torch.equal(hidden.bert(ids).pooler_output, saved.eval().bert(ids).pooler_output)
+    assert hidden.classifier.weight.shape == head.classifier.weight.shape == (classes, SMALL["hidden_size"])
+    assert classes == 2 or not torch.equal(hidden.classifier.weight, saved.classifier.weight)
+    again = open_model(tmp_path / "classifier", "labels", classes=classes, seed=1).model
+    assert torch.equal(again.classifier.weight, hidden.classifier.weight)
 
 
 # What is refused

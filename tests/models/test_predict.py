@@ -205,6 +205,12 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--pair-field", "b"), "--pair-field with --file"),
         (("reference", "--text", "[MASK]", "--top", "0"), "At least the top 1 is shown; got 0"),
         (("reference", "--text", "[MASK] or not", "--out", "x.npy"), "--out is a .npy file of vectors"),
+        # Found after all vectors were computed, which were lost.
+        (
+            ("reference", "--text", "a", "--out", "/etc/hostname/x.npy"),
+            "is a file, so /etc/hostname/x.npy cannot be made",
+        ),
+        (("reference", "--text", "a", "--out", "."), "--out is a .npy file of vectors"),
     ],
 )
 def test_wrong_words_are_one_line(words, expected):

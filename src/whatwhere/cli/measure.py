@@ -134,7 +134,11 @@ def spectra(
     )
 
 
-@verb(options={GeometryKeys: "corpora field tokenizer positions align dims protocol tables models intervals smacof"})
+@verb(
+    options={
+        GeometryKeys: "corpora field tokenizer positions align dims protocol tables models intervals smacof scheme"
+    }
+)
 def geometry(
     context: typer.Context,
     out: Path,

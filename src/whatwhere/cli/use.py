@@ -9,7 +9,7 @@ import typer
 
 from ..models.prediction_kinds import check_kind
 from ..run.errors import check_utf8
-from ..run.files import write_array
+from ..run.files import check_writable, write_array
 from ..training.training_keys import CorpusKeys, SchemeKeys
 from .options import AnyModel, Json, check_model, emit, verb
 
@@ -48,12 +48,14 @@ def predict(
         pooling: Of vectors: mean over the tokens, cls, or one stream's columns of the mean, semantic or position.
             [default: of a sentence-transformers folder all that its modules.json says, else mean]
         length: Tokens that the model reads at once; longer texts in windows. [default: of its training, or of a longer
-            copy; of other packages' models all that they read, at most 512; vectors of a sentence-transformers folder
-            are cut at its max_seq_length]
+            copy; of other packages' models all that they read, at most 512; vectors of another
+            package's sentence-transformers folder are cut at its max_seq_length]
         stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """
     check_model(model, scheme)
+    if out is not None:
+        check_vector_file(out)
     if what is not None:
         check_kind(what)
     texts, pairs = _texts(text, pair, file, field, pair_field)
@@ -63,9 +65,8 @@ def predict(
 
     use_scheme(scheme)
     predictor = opened(model, texts, what, length, pairs)
-    if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
-        wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
-        raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
+    if out is not None and predictor.what != "vectors":
+        raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {predictor.what}.")
     with progress_bar("predict", not as_json and len(texts) >= 100) as progress:
         predictions = predictor(
             texts,
@@ -167,6 +168,17 @@ def _texts(
     raise ValueError("There is no text. Give --text, --file or lines on stdin.")
 
 
+def check_vector_file(out: Path) -> None:
+    """Refuse an --out of vectors before they are computed.
+
+    Raises:
+        ValueError: it is a folder, is not named .npy, or cannot be written.
+    """
+    if out.is_dir() or out.suffix != ".npy":
+        raise ValueError(f"--out is a .npy file of vectors (--what vectors); got --out {out}.")
+    check_writable(out)
+
+
 def _lines_of_stdin() -> list[str]:
     """Read standard input as rows: line ends divide them, as in a file, and not all that Unicode counts as such."""
     text = sys.stdin.read().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -175,8 +187,8 @@ def _lines_of_stdin() -> list[str]:
 
 
 def _share(value: float) -> str:
-    """Write a probability with three digits, a small one in powers of ten."""
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
+    """Write a probability, or the number of a regression, with three digits, a small one in powers of ten."""
+    return f"{value:.3f}" if abs(value) >= 0.001 else f"{value:.1e}"
 
 
 def _line(row: dict[str, Any]) -> str:

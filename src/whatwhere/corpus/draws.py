@@ -1,4 +1,7 @@
-"""Random draws that belong to a key: equal in every process and after every resume."""
+"""Random draws that belong to a key: equal in every process and after every resume.
+
+Zeros at the end of a key do not count (`numpy.random.SeedSequence`): the keys (5, 1) and (5, 1, 0) draw the same.
+"""
 
 import numpy as np
 

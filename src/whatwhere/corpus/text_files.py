@@ -313,11 +313,13 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
         ValueError: a row that is not as wide as the header, or broken quotes.
     """
     csv.field_size_limit(LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
+    skipped = 0  # lines before the first that the reader sees
     if ending_of(path) == ".tsv":
         reader = csv.reader(lines, strict=True, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        header = next((line for line in lines if line.strip()), "")
+        skipped, header = next((pair for pair in enumerate(lines) if pair[1].strip()), (0, ""))
         named = re.fullmatch(r"sep=(.)\s*", header)  # Excel's way to name the delimiter
+        skipped += named is not None
         delimiter = named[1] if named else _delimiter_of(header)
         reader = csv.reader(lines if named else chain([header], lines), strict=True, delimiter=delimiter)
     width = None
@@ -327,17 +329,18 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
                 continue
             width = len(row) if width is None else width
             if len(row) == width:
-                yield reader.line_num, row
+                yield skipped + reader.line_num, row
             elif width == 1 and not row:  # an empty line of a table of one column is a row of it
-                yield reader.line_num, [""]
+                yield skipped + reader.line_num, [""]
             elif row:
                 raise ValueError(
-                    f"{path}, line {reader.line_num}: {len(row)} fields, but the first line names {width}. Mend or "
-                    "remove the line."
+                    f"{path}, line {skipped + reader.line_num}: {len(row)} fields, but the first line names {width}. "
+                    "Mend or remove the line."
                 )
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {reader.line_num}: no comma-separated values ({error}). Mend the line, or its quotes."
+            f"{path}, line {skipped + reader.line_num}: no comma-separated values ({error}). Mend the line, or its "
+            "quotes."
         ) from error
 
 

@@ -168,8 +168,8 @@ class SquadKeys(GridKeys):
         None,
         gt=0,
         lt=1,
-        description="Where there is no training file: share of SQuAD's development articles to train on; the others "
-        "are tested.",
+        description="Share of SQuAD's development articles to train on in place of the training file; the others are "
+        "tested. Not of restaurants.",
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..corpus import open_source
-from ..corpus.text_files import empty_file
+from ..corpus import Source, open_source
+from ..corpus.text_files import Files, empty_file
 from .examples import SPLITS, Examples, Row, examples, for_one_command
 
 FOLDER = "wikipedia-en"
@@ -59,6 +59,17 @@ def flesch(sentences: Sequence[str]) -> float:
     return 206.835 - 1.015 * len(words) / len(sentences) - 84.6 * sum(map(syllables, words)) / len(words)
 
 
+def _articles(file: Path) -> Source:
+    """Return the articles of a file: its documents, or the whole text where no heading begins one.
+
+    A line or a block between empty lines is a paragraph: taken for an article, it would part its article's other
+    paragraphs between training and test.
+    """
+    source = open_source(str(file))
+    no_headings = isinstance(source, Files) and source.document in ("line", "blank-line")
+    return open_source(str(file), document="file") if no_headings else source
+
+
 def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[str]]]:
     """Read (article, sentences) of paragraphs with two sentences or more, all of 5 to 40 words.
 
@@ -72,12 +83,15 @@ def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[
     """
     folder = data / FOLDER if (data / FOLDER).is_dir() else data
     if data.name != FOLDER and folder == data:
-        raise ValueError(f"{data} holds no {FOLDER}/. Bring English articles there, as text with a paragraph a line.")
+        raise ValueError(
+            f"{data} holds no {FOLDER}/. Bring English articles there, as text with a paragraph a line, each below a "
+            "line `= Title =` or in a file of its own."
+        )
 
     files = sorted((p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")), reverse=True)
 
     def all_paragraphs() -> Iterator[tuple[int, list[str]]]:
-        for number, article in enumerate(chain.from_iterable(open_source(str(p)) for p in files)):
+        for number, article in enumerate(chain.from_iterable(map(_articles, files))):
             for line in article.splitlines():
                 sentences = sentences_of(line)
                 if len(sentences) > 1 and all(WORDS[0] <= len(s.split()) <= WORDS[1] for s in sentences):
@@ -164,6 +178,11 @@ class ParagraphTask:
         assert data is not None
         place = SPLITS.index(split)
         paragraphs = [paragraph for paragraph in _read(data) if max(0, paragraph[0] % 10 - 7) == place]
+        if not paragraphs:
+            raise ValueError(
+                f"{data} has no article for the {split} part, which takes one of ten. Bring more articles, each below "
+                "a line `= Title =` or in a file of its own."
+            )
         rng = np.random.default_rng(place)
         order = rng.permutation(len(paragraphs))
         return examples(self.rows([paragraphs[i] for i in order], rng), limit)

@@ -310,7 +310,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     use_scheme(config.scheme)
     assert isinstance(trial.setting, Setting) and trial.seed is not None
     data, dev_data = task_questions(config, trial.task)
-    opened = open_model(weights(trial), "answers", seed=trial.seed, untrained=trial.untrained)
+    opened = open_model(weights(trial), "answers", new_head=True, seed=trial.seed, untrained=trial.untrained)
     length = opened.cap_length(config.length)
     train, dev = (
         SpanBatches(rows, opened.tokenizer, length, config.stride, trial.seed, types=opened.token_types)
@@ -384,8 +384,9 @@ def _best(run: GridResult) -> float:
 def _notes(config: SquadConfig, out: Path) -> list[str]:
     recipe = RECIPES[config.recipe]
     few = f" At most {config.limit:,} training questions, evenly spaced." if config.limit else ""
-    windows = f"Windows have at most {config.length} tokens, a new one each {config.stride}."
-    notes = [f"Questions by {config.protocol()}, {recipe.epochs:g} epochs.{few} {windows}"]
+    windows = f"Windows have {config.length} tokens, or as many as the model reads if these are fewer, and a new one "
+    windows += f"begins each {config.stride} tokens, or earlier where a window has less room."
+    notes = [f"Questions by {config.protocol()}, at most {recipe.epochs:g} epochs.{few} {windows}"]
     if config.train_on_dev is not None:
         notes.append(f"Trained on {config.train_on_dev:.0%} of SQuAD's development articles and tested on the others.")
     return [*notes, *unfinished(config, out)]

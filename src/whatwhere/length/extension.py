@@ -45,7 +45,19 @@ from ..training.training_keys import LoopConfig
 Weights = dict[str, Tensor]  # of a file of safetensors, by name
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 FORMULA = ("formula",)  # of tables that are computed
-LEFT_BEHIND = ("checkpoints", "*.parquet", LOG, MANIFEST, "pretrain.yaml", "finetune.yaml")
+# Files of a run that are no part of its model: text, predictions and losses of the training among them.
+LEFT_BEHIND = (
+    "checkpoints",
+    "corpus",
+    "arrays",
+    "*.parquet",
+    "*.csv",
+    "*.npz",
+    "*.yaml",
+    "report.html",
+    LOG,
+    MANIFEST,
+)
 # What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
 ADAPTED = ("network", "table", "all")
 RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
@@ -188,9 +200,8 @@ def _refuse_options(plan: _Plan) -> None:
             "Leave them out."
         )
     if method is not None and known != names:
-        raise ValueError(
-            f"{plan.scheme} has no table and no rotation to continue, so {method} has no use here. Leave it out."
-        )
+        has = "no table and no rotation to continue" if known != FORMULA else "a table by a formula, which goes on"
+        raise ValueError(f"{plan.scheme} has {has}, so {method} has no use here. Leave it out.")
 
 
 def _reason_for_no_copy(plan: _Plan) -> str:

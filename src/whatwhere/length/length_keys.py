@@ -16,7 +16,8 @@ class LengthKeys(EvaluationKeys):
     KNOWN = {"methods": ("method", CHOICES), "adapt": ("part to adapt", ("none", "network", "table", "all"))}
 
     corpus: str = Field(
-        "python-docs", description="Text with long documents, as for `study`, which no model was trained on."
+        "python-docs",
+        description="Text with long documents, as for `study`. Choose one that no model was trained on.",
     )
     field: str = Field("text", description=CorpusKeys.model_fields["field"].description)
     document: str = Field("auto", description=CorpusKeys.model_fields["document"].description)

@@ -164,7 +164,7 @@ def configured_length(config: dict[str, Any]) -> int:
 
 def stated_positions(config: dict[str, Any]) -> int:
     """Return the number in config.json that sizes the position table, rows of no position included; 0 for none."""
-    return next((int(config[name]) for name in LENGTHS if name in config), 0)
+    return next((int(config[name]) for name in LENGTHS if config.get(name) is not None), 0)
 
 
 def trained_length(folder: Path, config: dict[str, Any]) -> int:

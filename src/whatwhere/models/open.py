@@ -5,7 +5,7 @@ analyses in bfloat16 would find something else. Files of ours are compared with 
 weights cannot have are refused before memory is taken.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,6 +121,7 @@ def open_model(
     untrained: bool = False,
     seed: int = 0,
     classes: int | None = None,
+    new_head: bool = False,
     config: Any = None,
     attention: str | None = None,
 ) -> OpenModel:
@@ -129,22 +130,23 @@ def open_model(
     Args:
         source: a model's folder, a checkpoint, a name on the Hub, or "reference".
         head: None for the bare encoder, "masked" for words, "labels" for a classifier, "answers" for the ends of
-            answers. The last one, and a classifier of `classes` or of a changed `config`, get new weights where none
-            are saved.
+            answers. The last one, and a classifier of a changed `config`, get new weights where none are saved.
         untrained: draw all weights from `seed` and read the configuration alone.
         seed: of weights that are drawn; torch's own generator is left at it.
         classes: of a new classifier; 0 for one number to regress. None: as the model was saved.
+        new_head: draw the head from `seed` even where one is saved, as `classes` does.
         config: the configuration of `open_config`, with fields changed.
         attention: implementation of attention for transformers' models, such as "eager", which returns its weights.
 
     Raises:
         ValueError: as `open_config`; weights that are damaged or lack what the configuration asks for.
-        WeightsMisfit: weights of other shapes than `config` or `classes` ask for.
+        WeightsMisfit: weights of other shapes than `config` asks for.
         HeadMissing: the weights lack the words or labels that their configuration names.
     """
     _check_head_name(head)
     name, local = _place(source)
     changed = config is not None or classes is not None
+    new_head = new_head or classes is not None
     config = _read_config(name, local) if config is None else config
     _check_head(name, config, head)
     if head == "answers":
@@ -162,6 +164,7 @@ def open_model(
             model = HEADS[head].from_config(config, **how).to(dtype)
             return OpenModel(model.config, model.eval(), Path(name))
         how |= {"use_safetensors": True, "local_files_only": local or is_offline(), "output_loading_info": True}
+        how["ignore_mismatched_sizes"] = new_head  # of a saved head; `_draw_head` refuses any other
         try:
             model, info = HEADS[head].from_pretrained(name, config=config, dtype=dtype, **how)
         except RuntimeError as error:
@@ -172,6 +175,8 @@ def open_model(
                 "Give a model of that shape."
             ) from None
         _check_weights(model, info["missing_keys"], name)
+        if new_head:
+            _draw_head(model, lambda: HEADS[head].from_config(config), info, seed, name)
         if head == "masked" or (head == "labels" and not changed):
             _check_saved_head(model, info["missing_keys"], name)
     return OpenModel(model.config, model.eval(), Path(name))
@@ -317,6 +322,31 @@ def _check_weights(model: Any, missing: Any, name: str) -> None:
         raise ValueError(
             f"The weights of {name} lack {lacking[0]}, which its config.json asks for. Use a complete copy."
         )
+
+
+def _draw_head(model: Any, make: Callable[[], Any], info: dict[str, Any], seed: int, name: str) -> None:
+    """Draw the head of a model from a seed where the whole head was saved; a head that was not is drawn already.
+
+    Args:
+        make: function that returns such a model with weights drawn at random.
+        info: what transformers says of loading: `missing_keys`, `mismatched_keys`.
+
+    Raises:
+        WeightsMisfit: weights of the encoder have other shapes than its configuration asks for.
+    """
+    head = {key for key, _ in model.named_parameters() if not key.startswith(f"{model.base_model_prefix}.")}
+    misfits = {key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]}
+    if of_encoder := sorted(misfits - head):
+        raise WeightsMisfit(
+            f"The weights of {name} do not fit the requested configuration ({of_encoder[0]}). Give a model of that "
+            "shape."
+        )
+    if misfits or not head & {*info["missing_keys"]}:
+        torch.manual_seed(seed)
+        parameters = dict(make().named_parameters())
+        with torch.no_grad():
+            for key in head:
+                model.get_parameter(key).copy_(parameters[key])
 
 
 def _check_saved_head(model: Any, missing: Any, name: str) -> None:

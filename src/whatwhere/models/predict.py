@@ -120,7 +120,7 @@ class Predictor:
         tokens, such as a blank one, is read as its special tokens alone. Lines on stderr count both.
 
         The vectors of a sentence-transformers folder are as its modules.json says, where `pooling` is None: its
-        prompt, pooling, maps and normalisation; without a `length` texts are cut at its max_seq_length.
+        prompt, pooling, maps and normalisation; without a `length` texts are cut at its max_seq_length, but for ours.
 
         Args:
             pairs: the second text of each pair.

@@ -39,6 +39,7 @@ from ..run.jobs import show_progress
 from ..run.names import RESULTS
 from ..run.progress import progress_bar
 from ..run.reference import model_source
+from ..training.scheme_settings import use_scheme
 from .machine import machine
 from .models_beside_corpora import check_model, check_model_names, check_vocabulary, model_records, model_summary
 from .results import command_of, save_results
@@ -68,6 +69,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     """
     began = time.perf_counter()
     started = time.strftime("%Y-%m-%d %H:%M")
+    use_scheme(config.scheme)
     sources = config.sources()
     _check_names(sources)
     plan = _plan_of(config)
@@ -115,7 +117,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "protocol": config.protocol,
             "corpora": corpora,
             "models": models,
-            "command": command_of("geometry", "--config", str(run.path / CONFIG)),
+            "command": command_of("geometry", "--config", str(run.path / CONFIG), scheme=config.scheme),
             "started": started,
             "seconds": round(time.perf_counter() - began, 1),
             "machine": machine(),

@@ -186,7 +186,7 @@ class SpectraConfig(StrictConfig):
     words: bool = Field(False, description="Measure word tables too: their shares and N50.")
 
 
-class GeometryKeys(StrictConfig):
+class GeometryKeys(SchemeKeys):
     """The keys of a geometry run: the corpora, how to count them, and what to measure on them."""
 
     corpora: list[str] = Field(

@@ -160,7 +160,7 @@ def _override(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, An
     return {**values, **overrides, **{key: {**values[key], **overrides[key]} for key in shared}}
 
 
-class GeometryConfig(GeometryKeys):
+class GeometryConfig(GeometryKeys, SchemeConfig):
     """Settings of a geometry run: corpora, how to count them, and what to measure on them.
 
     What is measured may change from command to command in one folder.
@@ -180,6 +180,7 @@ class GeometryConfig(GeometryKeys):
         "tables",
         "first_row",
         "models",
+        "scheme",
         "seed",
         "workers",
     )
