@@ -7,6 +7,7 @@ from torch import nn
 
 import whatwhere as ww
 from whatwhere.encoder import registry
+from whatwhere.encoder.scheme_checks import NO_READERS, READERS
 
 BASELINES = "ap rp rope rope-partial xpos nope conv sinusoidal shape cape alibi low-rank fourier".split()
 
@@ -173,6 +174,7 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"stream_qk": "joint"}, "stream_qk=joint needs a position stream"),
         ({"stream_values": "consecutive"}, "stream_values=consecutive needs a position stream"),
         ({"stream_feed_forward": "separate"}, "stream_feed_forward=separate needs a position stream"),
+        ({"mlm_head": "full"}, "mlm_head=full needs a position stream: set position_size, or mlm_head=semantic"),
         ({"absolute": "mds"}, "needs table_file"),
         ({"absolute": "learned", "table_file": "x.npy"}, "table_file is for absolute=mds"),
         ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "sinusoidal needs a learned or fixed table"),
@@ -421,9 +423,46 @@ def test_presets_cannot_form_a_circle_over_two(names):
 def test_only_buckets_need_a_wide_reach():
     """A bias without buckets was refused where relative_max_distance was at most a quarter of T5's buckets."""
     assert ww.preset("shaw", "tiny", relative_max_distance=4).relative_max_distance == 4
-    assert ww.preset("alibi", "tiny", relative_max_distance=4).relative_max_distance == 4
+    assert ww.preset("alibi", "tiny", relative="clipped", relative_max_distance=4).relative_max_distance == 4
     with pytest.raises(ValueError, match="must exceed relative_buckets/4 = 8; got 4"):
         ww.preset("rp", "tiny", relative_max_distance=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("rope", {"relative_max_distance": 16}, "relative_max_distance=16 is read by clipped, product, shaw, t5 alone"),
+        ("alibi", {"relative_max_distance": 16}, "got relative=alibi, pair_terms=none"),
+        ("deberta", {"relative_max_distance": 16}, "or set relative_max_distance=128"),
+        ("rp", {"relative": "clipped", "relative_buckets": 16}, "relative_buckets=16 is read by t5 alone"),
+        ("shaw", {"relative_buckets": 16}, "relative_buckets=16 is read by t5 alone"),
+    ],
+)
+def test_keys_that_no_part_reads_are_refused(name, fields, message):
+    """`relative_max_distance` with `rope` and `relative_buckets` beside a clipped bias were taken and changed nothing.
+
+    Their defaults, which saved configurations carry, are taken everywhere.
+    """
+    with pytest.raises(ValueError, match=message):
+        ww.preset(name, "tiny", **fields)
+    assert ww.preset(name, "tiny", **{key: getattr(ww.EncoderConfig, key) for key in READERS})
+
+
+def test_every_part_reads_distances_or_none():
+    """A new bias says whether it reads the keys of distances."""
+    parts = {"none", *registry.BIASES, *registry.PAIR_TERMS}
+    assert parts >= NO_READERS.union(*READERS.values())
+    modules = {name: part.__module__ for name, part in {**registry.BIASES, **registry.PAIR_TERMS}.items()}
+    packaged = {
+        name for name, module in modules.items() if module.startswith("whatwhere.encoder.") and "own_" not in module
+    }
+    assert packaged <= NO_READERS.union(*READERS.values())
+
+
+def test_an_own_bias_may_read_any_key(names):
+    """An own bias may read `relative_max_distance`, which the package's biases by a formula do not."""
+    names.register_bias("mine")(registry.BIASES["clipped"])
+    assert ww.EncoderConfig(relative="mine", relative_max_distance=16).relative_max_distance == 16
 
 
 def test_an_unknown_scheme_is_refused_in_one_line(names, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import whatwhere as ww
+from whatwhere.encoder import PRESETS
 
 VOCAB = 40
 CLS, SEP = 2, 3
@@ -60,7 +61,11 @@ def config(case: str, **fields) -> ww.EncoderConfig:
         sizes["position_size"] = 12
     if name == "low-rank":
         sizes["table_rank"] = 3
-    sizes |= {"relative_buckets": 8, "relative_max_distance": 12}
+    parts = PRESETS[name] | own | fields
+    if parts.get("relative") == "t5":
+        sizes["relative_buckets"] = 8
+    if parts.get("relative") in ("t5", "clipped", "product") or parts.get("pair_terms") == "shaw":
+        sizes["relative_max_distance"] = 12
     return ww.preset(name, "tiny", vocab_size=VOCAB, **(sizes | own | fields))
 
 

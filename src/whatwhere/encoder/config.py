@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 from transformers import PretrainedConfig
 
 from .registry import BIASES, PAIR_TERMS, PARTS, ROTATIONS, TABLES, suggest_name
+from .scheme_checks import misfits_of_scheme
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "block": lambda: ("neobert", "bert"),
@@ -29,7 +30,6 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
-TABLES_WITH_A_START = ("learned", "fixed")  # tables that begin as `table_start` says
 TABLE_STARTS = ("random", "smooth", "half-turn", "sinusoidal", "zeros")  # any other start is a file or folder
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
@@ -226,7 +226,7 @@ class EncoderConfig(PretrainedConfig):
             self.intermediate_size = 4 * self.hidden_size
         if self.position_initializer_range is None:
             self.position_initializer_range = self.embedding_initializer_range
-        checks = chain(self._wrong_values(), self._wrong_streams(), self._wrong_scheme())
+        checks = chain(self._wrong_values(), self._wrong_streams(), misfits_of_scheme(self))
         if misfit := next(checks, None):
             raise ValueError(misfit)
 
@@ -321,158 +321,13 @@ class EncoderConfig(PretrainedConfig):
             yield f"input_kernel must be 0 or an odd number of taps from 3; got {taps}."
         if d_pos and taps:
             yield f"input_kernel works on one stream: set position_size=0, or input_kernel=0; got {taps}."
-        for key in ("stream_qk", "stream_feed_forward", "stream_values"):
+        for key in ("stream_qk", "stream_feed_forward", "stream_values", "mlm_head"):
             if not d_pos and (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
                 yield f"{key}={value} needs a position stream: set position_size, or {key}={default}."
         assert self.intermediate_size is not None
         if (inner := self.intermediate_size) % (step := self.intermediate_step):
             needed = f"is split over the streams like hidden_size and must be a multiple of {step}"
             yield f"intermediate_size {needed}: intermediate_size={inner}. Nearest: {_multiples(inner, step)}."
-
-    def _wrong_scheme(self) -> Iterator[str]:
-        """Yield a sentence for each reason why the parts of the position scheme do not fit together."""
-        yield from self._wrong_rotation()
-        yield from self._wrong_biases()
-        yield from self._wrong_table()
-        yield from self._wrong_segments()
-        yield from self._wrong_draws()
-        if self.absolute == "low_rank" and self.table_rank is None:
-            yield "absolute=low_rank needs table_rank, the rank of the table; got none."
-        if self.absolute != "low_rank" and (rank := self.table_rank) is not None:
-            yield f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={rank}."
-        smaller = min(self.max_position_embeddings, self.table_width or self.position_width)
-        if self.table_rank is not None and self.table_rank > smaller:
-            yield f"table_rank must be at most {smaller}, the smaller side of the table; got {self.table_rank}."
-        if self.table_width is not None and self.absolute == "none":
-            yield f"table_width={self.table_width} needs a position table: set absolute to learned."
-
-    def _wrong_rotation(self) -> Iterator[str]:
-        """Yield a sentence for each reason why a rotation or untied positions cannot be had."""
-        if self.rotation != "none" and self.d_head % 2:
-            heads = self.num_attention_heads
-            widths = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
-            yield f"rotation needs an even width per head: {widths}"
-        if self.untied in ("position", "crossed") and self.absolute == "none":
-            yield f"untied={self.untied} needs a position table: set absolute to learned."
-        if self.untied == "free" and self.absolute != "none":
-            yield f"untied=free takes the place of a table: set absolute=none; got absolute={self.absolute}."
-        if self.untied != "none" and self.position_size:
-            yield f"untied={self.untied} works on one stream: set position_size=0; got {self.position_size}."
-        for key in ("rope_theta", "rotation_share"):
-            if self.rotation == "none" and (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
-                yield f"{key}={value} needs a rotation: set rotation=rope, or {key}={default:g}."
-        if self.rotation != "xpos" and (value := self.xpos_scale_base) != EncoderConfig.xpos_scale_base:
-            yield f"xpos_scale_base needs rotation=xpos; got xpos_scale_base={value:g}, rotation={self.rotation}."
-        scaling = self.rotation_scaling
-        factor = self.rotation_factor
-        if scaling != "none" and (self.rotation != "rope" or self.rotated_width < 4):
-            yield f"rotation_scaling={scaling} is for rotation=rope of at least 4 columns a head: set it to none."
-        if not (1 < factor < math.inf if scaling != "none" else factor == 1):
-            yield f"rotation_factor is above 1 with a rotation_scaling, and 1 without; got {factor} with {scaling}."
-
-    def _wrong_biases(self) -> Iterator[str]:
-        """Yield a sentence for each reason why biases, pair terms or resets do not fit together."""
-        relative = self.relative
-        parts = {"relative_special": self.relative_special != "none", "relative_shared": self.relative_shared}
-        for key, used in parts.items():
-            if relative == "none" and used:
-                yield f"{key} needs a relative bias: set relative to t5."
-        if (terms := self.pair_terms) != "none":
-            others = {"relative": relative, "rotation": self.rotation, "untied": self.untied, "reset": self.reset}
-            for key, value in others.items():
-                if value != "none":
-                    yield f"pair_terms={terms} is the whole relative scheme: set {key}=none; got {value}."
-            if self.stream_qk == "joint" or (self.absolute != "none" and not self.position_size):
-                yield (
-                    f"pair_terms={terms} needs a score of the words alone: set absolute=none, or position_size "
-                    "and stream_qk=separate."
-                )
-        if self.absolute_skips_special and (not self.position_size or self.stream_qk == "joint"):
-            yield (
-                "absolute_skips_special needs a score of the position stream alone: set position_size, and "
-                "stream_qk=separate."
-            )
-        if self.residual == "normalized" and self.block == "bert":
-            yield "residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream."
-        if self.reset != "none" and self.untied not in ("position", "free") and relative == "none":
-            yield f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias."
-        if self.reset != "none" and self.untied == "crossed":
-            yield "reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none."
-        if self.reset != "none" and self.relative_special != "none":
-            yield "reset and relative_special both say what special tokens get. Choose one of them."
-        if (slopes := self.alibi_slopes) is not None:
-            if relative != "alibi":
-                yield f"alibi_slopes needs relative=alibi; got relative={relative}."
-            if len(slopes) != (heads := self.num_attention_heads) or not all(0 < slope < math.inf for slope in slopes):
-                yield f"alibi_slopes must be {heads} positive numbers, one for each head; got {slopes}."
-        if self.tisa_kernels is not None and relative != "tisa":
-            yield f"tisa_kernels needs relative=tisa; got relative={relative}."
-
-    def _wrong_table(self) -> Iterator[str]:
-        """Yield a sentence for each reason why a position table cannot start as the fields say."""
-        absolute = self.absolute
-        if absolute == "mds" and self.table_file is None:
-            yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
-        if absolute != "mds" and self.table_file is not None:
-            yield f"table_file is for absolute=mds; got absolute={absolute}. A learned table starts from table_start."
-        if absolute not in TABLES_WITH_A_START and (start := self.table_start) != "random":
-            yield f"table_start={start} needs a learned or fixed table, and this scheme has none: absolute={absolute}."
-        if absolute == "fixed" and self.table_start == "zeros":
-            yield "absolute=fixed with table_start=zeros tells no positions apart. Set absolute=none, or another start."
-        if self.table_start == "half-turn" and (self.table_width or self.position_width) < 2:
-            yield "table_start=half-turn fills two columns, and the table has one. Set position_size or table_width."
-        if self.table_scale is not None:
-            waves = self.table_start in ("sinusoidal", "smooth", "half-turn")
-            if absolute not in ("sinusoidal", "fourier", "mds") and not waves:
-                kinds = "absolute=sinusoidal, fourier or mds, or table_start=sinusoidal, smooth or half-turn"
-                yield f"table_scale needs {kinds}; got absolute={absolute}, table_start={self.table_start}."
-            if not 0 < self.table_scale < math.inf:
-                yield f"table_scale must be a positive number; got {self.table_scale}."
-
-    def _wrong_segments(self) -> Iterator[str]:
-        """Yield a sentence for each reason why segments cannot be read as the fields say."""
-        ends = self.segment_end_ids
-        if not self.bilevel:
-            if ends is not None:
-                yield f"segment_end_ids has no use with bilevel=False; got {ends}. Set bilevel=True."
-            return
-        if ends is not None and (not ends or not all(0 <= token < self.vocab_size for token in ends)):
-            yield f"segment_end_ids must be entries of a vocabulary of {self.vocab_size}, at least one; got {ends}."
-        if self.absolute == "none" or (self.rotation == "none" and self.relative == "none"):
-            yield (
-                "bilevel needs a table for places in a segment and a rotation or bias for numbers of segments: set "
-                f"absolute=learned and rotation=rope; got absolute={self.absolute}, rotation={self.rotation}."
-            )
-        for key in ("untied", "pair_terms", "position_draws"):
-            if (value := getattr(self, key)) != "none":
-                yield f"bilevel has places in segments and their numbers alone: set {key}=none; got {value}."
-
-    def _wrong_draws(self) -> Iterator[str]:
-        """Yield a sentence for each reason why positions cannot be drawn as the fields say."""
-        kind = self.position_draws
-        shift = self.draw_shift
-        unused = {"none": ("draw_shift", "draw_local_shift", "draw_scale"), "shape": ("draw_local_shift", "draw_scale")}
-        for key in unused.get(kind, ()):
-            if (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
-                other = f"set position_draws=cape, or {key}={default:g}"
-                yield f"{key}={value:g} has no use with position_draws={kind}: {other}."
-        if kind == "none":
-            return
-        parts = {key: getattr(self, key) for key in ("relative", "pair_terms", "rotation", "untied")}
-        if used := [f"{key}={value}" for key, value in parts.items() if value != "none"]:
-            yield f"position_draws={kind} needs positions in the table alone; got {', '.join(used)}. Set it to none."
-        if not hasattr(TABLES.get(self.absolute), "at"):
-            yield (
-                f"position_draws={kind} needs a table by a formula: set absolute=sinusoidal or fourier; got "
-                f"absolute={self.absolute}."
-            )
-        if kind == "shape" and not (1 <= shift < math.inf and shift == int(shift)):
-            yield f"position_draws=shape needs draw_shift, a whole number of positions of at least 1; got {shift:g}."
-        if not (0 <= shift < math.inf and 0 <= self.draw_local_shift < math.inf and 1 <= self.draw_scale < math.inf):
-            yield (
-                "draw_shift and draw_local_shift must be at least 0, and draw_scale at least 1; got "
-                f"{shift:g}, {self.draw_local_shift:g}, {self.draw_scale:g}."
-            )
 
     @property
     def d_head(self) -> int:
