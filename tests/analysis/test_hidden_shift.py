@@ -30,6 +30,11 @@ def test_relative_positions_are_not_moved(name, held_out):
     assert max(r.value for r in records) < 1e-12
 
 
+def test_segments_have_no_shift(held_out):
+    """`bipe`, which never reads the shifted `position_ids`, had a change of 0 as a finding."""
+    assert shift_records(build("bipe"), held_out, RecordContext("bipe", 0, "s"), windows=10) == []
+
+
 @pytest.mark.parametrize("name", ["dstg", "split"])
 def test_shift_leaves_the_semantic_input_in_place(name, held_out):
     """Streams are measured apart and the semantic input never moves."""

@@ -392,13 +392,13 @@ def swap_records(
     - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all windows is above
       0 by more than rounding, with Wilson's interval; n: pairs. At random it is one half.
 
-    [] for a model without any position encoding.
+    [] for a model whose states do not depend on `position_ids`: without positions, or with segments (`bipe`).
 
     Raises:
         ValueError: not an `EncoderForMaskedLM`, or no window with two regular positions.
     """
     passes.check_masked_lm(model, "A swap")
-    if not model.config.has_positions:
+    if not model.config.reads_position_ids:
         return []
     lags = swap_pairs(np.unique(windows.position_ids[windows.regular]), pairs)
     if not lags:

@@ -408,10 +408,15 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
     The model encodes the first half of each window at positions 0, 1, ... and again at the positions of the second
     half ([CLS] moves along). A model whose positions are not numbered by a table is moved just as far.
 
+    [] for a model that reads segments in place of `position_ids` (`bipe`). A model without positions has records, all
+    0: GEOM theorem 1 says so.
+
     Raises:
         ValueError: too few windows have the full length (see `choose_windows`).
     """
     config = model.config
+    if getattr(config, "bilevel", False):
+        return []
     chosen = choose_windows(window_set, windows)
     half = min(chosen.length, config.max_position_embeddings) // 2
     first_half = chosen.first(half)

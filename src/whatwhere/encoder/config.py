@@ -60,6 +60,13 @@ def _multiples(value: int, of: int) -> str:
 class EncoderConfig(PretrainedConfig):
     """Configuration of an `Encoder`: one field for each choice, grouped as below. Equations are in docs/method.md.
 
+    Sizes:
+        preset: name of the preset that the fields come from, for messages, tables and cards; no part reads it.
+        vocab_size: entries of the vocabulary.
+        num_hidden_layers, num_attention_heads: blocks, and heads of each.
+        max_position_embeddings: rows of the position table, and of every other part that numbers positions or
+            distances; without such a part the length that is meant.
+
     Widths and block:
         hidden_size: width of `last_hidden_state`, both streams together.
         position_size: how much of it, at its beginning, is the position stream; 0: there is one stream.
@@ -68,6 +75,10 @@ class EncoderConfig(PretrainedConfig):
         residual: of NeoBERT's block. "stream" adds to the unnormalised sum of what came before (DSTG eq. after 3),
             "normalized" to the normalised one (its authors' code; here every preset in NeoBERT's block).
         attention_window: number of tokens on each side that a token looks at; None: all.
+        dropout: share of the numbers that a training sets to zero in embeddings, attention weights and both updates of
+            a block, and before the last layer of a classifier.
+        norm_eps: ε of every RMSNorm and LayerNorm.
+        tie_word_embeddings: the vocabulary head shares the matrix of the word embeddings.
         mlm_head: what words are predicted from: "semantic" stream, or "full" hidden state (DSTG B.2).
 
     Position table, a vector for each position:
@@ -134,6 +145,11 @@ class EncoderConfig(PretrainedConfig):
         initializer_range: r of matrices.
         embedding_initializer_range: r of word embeddings.
         position_initializer_range: r of the position table; None: as for word embeddings.
+
+    Special tokens, ids in the vocabulary:
+        pad_token_id, unk_token_id, mask_token_id: padding, unknown words and [MASK].
+        cls_token_id, sep_token_id: [CLS] and [SEP], which `relative_special`, `absolute_skips_special` and `reset`
+            treat apart.
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
@@ -372,10 +388,10 @@ class EncoderConfig(PretrainedConfig):
         return (terms * self.d_head) ** -0.5
 
     @property
-    def has_positions(self) -> bool:
-        """True where a part of the scheme tells positions or distances apart."""
+    def reads_position_ids(self) -> bool:
+        """True where the states depend on `position_ids`: a part reads them, not the order of the row or segments."""
         parts = (self.absolute, self.untied, self.relative, self.pair_terms, self.rotation)
-        return any(part != "none" for part in parts)
+        return not self.bilevel and any(part != "none" for part in parts)
 
     @property
     def position_limit(self) -> int | None:
@@ -387,12 +403,11 @@ class EncoderConfig(PretrainedConfig):
 def last_trained_layer(config: Any, part: str = "all") -> int:
     """Return the index of the last hidden state in which pretraining trains the given stream.
 
-    Where the masked-language head reads the semantic stream alone, the position stream of the last block gets no
-    gradient (DSTG 3.3) but through the feed-forward layer that both streams share: the matrix that writes its last
-    update stays as drawn, save for weight decay, and the position stream is last trained in the block before.
-    In all other cases the result is num_hidden_layers, also for a model without a masked-language head, whose later
-    training is taken to use all columns. This is wrong for an encoder that was saved without its head and not trained
-    any more.
+    Under a semantic head no gradient reaches the last position output (DSTG 3.3): the last position down-projection
+    stays as drawn, except for weight decay. Then the position stream has num_hidden_layers - 1. Everything else has
+    num_hidden_layers, also the position stream of a model without a masked-language head, whose later training is taken
+    to use all columns. For a pretrained encoder that was saved without its head and not trained further,
+    num_hidden_layers is wrong by one.
 
     Args:
         config: of any encoder.
