@@ -121,6 +121,16 @@ def test_encoders_with_both_terms_are_taken(name):
     PretrainConfig.parse({"preset": name, "entropy_weight": 0.01}).check()
 
 
+def test_a_compiled_training_has_no_penalty(monkeypatch):
+    """Compiled blocks hand over no terms: the first step ended with torch's error on an empty stack."""
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "AOT_EAGER")
+    with pytest.raises(ValueError, match="ACCELERATE_DYNAMO_BACKEND=AOT_EAGER.*Train without compilation"):
+        PretrainConfig.parse({"preset": "dstg", "entropy_weight": 0.01}).check()
+    with pytest.raises(ValueError, match="Train without compilation"), penalize_entropy(build("dstg"), 0.01):
+        pass
+    PretrainConfig.parse({"preset": "dstg"}).check()
+
+
 def test_a_sharded_training_has_no_penalty():
     with pytest.raises(ValueError, match="needs whole models: set sharding=none"):
         check_entropy_weight(0.01, ww.preset("dstg"), 32, "full")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import DynamoBackend, TorchDynamoPlugin
 from torch import Tensor, nn
 
 from ..encoder import EncoderConfig, EncoderForMaskedLM
@@ -19,7 +20,7 @@ from ..models.tensors import by_distance
 
 
 def check_entropy_weight(weight: float, config: EncoderConfig, length: int, sharding: str) -> None:
-    """Refuse a penalty on an encoder whose heads have no semantic term beside one of positions, and on shards.
+    """Refuse a penalty where heads have no semantic term beside one of positions, on shards, and with compilation.
 
     length: tokens of a row.
 
@@ -36,6 +37,22 @@ def check_entropy_weight(weight: float, config: EncoderConfig, length: int, shar
         )
     if sharding != "none":
         raise ValueError(f"entropy_weight={weight:g} needs whole models: set sharding=none.")
+    _check_compilation(weight)
+
+
+def _check_compilation(weight: float) -> None:
+    """Refuse a penalty on blocks that accelerate compiles: a compiled block shows no terms.
+
+    Raises:
+        ValueError: the backend that accelerate was asked for.
+    """
+    backend = TorchDynamoPlugin().backend
+    if backend != DynamoBackend.NO:
+        raise ValueError(
+            f"entropy_weight={weight:g} reads terms that a compiled model does not show, and accelerate was asked to "
+            f"compile (ACCELERATE_DYNAMO_BACKEND={backend.value}). Train without compilation, or leave entropy_weight "
+            "out."
+        )
 
 
 def distance_entropy(scores: Tensor, allowed: Tensor | None, queries: Tensor | None) -> Tensor:
@@ -77,10 +94,15 @@ def entropy_penalty(terms: dict[str, Tensor], allowed: Tensor | None, queries: T
 
 @contextmanager
 def penalize_entropy(model: EncoderForMaskedLM, weight: float) -> Iterator[None]:
-    """Add the penalty of all blocks, times `weight`, to the losses of training passes inside the `with` statement."""
+    """Add the penalty of all blocks, times `weight`, to the losses of training passes inside the `with` statement.
+
+    Raises:
+        ValueError: accelerate was asked to compile the model, as a resumed training may be.
+    """
     if not weight:
         yield
         return
+    _check_compilation(weight)
     blocks: list[tuple[dict[str, Tensor], Tensor | None]] = []
 
     def collect(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
