@@ -157,7 +157,7 @@ class LoopConfig(StrictConfig):
         1.0,
         description="Learning rate of the position table and of learned vectors of distances (of relative=product they "
         "count as biases), as a multiple of learning_rate; 0 freezes them, with the map of table_width and TUPE's "
-        "scores of [CLS].",
+        "vectors of [CLS].",
     )
     bias_learning_rate_scale: PositiveFloat = Field(
         1.0,
