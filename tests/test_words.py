@@ -236,7 +236,7 @@ ARRAYS = re.compile(r"\b(Tensor|ndarray|Arrays?|csr_array)\b")
 SHAPES = re.compile(r"\((?:[^()]*,[^()]*|n|m|b|k|L|d|h)\)|shape")
 # Tensors and files of any shape by name; what an attention or a figure gives elsewhere.
 WITHOUT_SHAPE = {
-    *("Reader.terms", "Reader.arrays", "document_mean", "can_read_with_sync", "can_read_without_sync", "frequencies"),
+    *("Reader.terms", "Reader.arrays", "document_mean", "has_values", "has_values_on_cpu", "frequencies"),
     *("has_loaded_numbers", "check_table", "EncoderWithHead.position_table", "EncoderWithHead.attention_terms"),
     *("Trial.write", "Trial.arrays", "gather_whole", "p_above_zero", "rounded", "Corpus.array", "read_arrays"),
     "geometry_arrays",

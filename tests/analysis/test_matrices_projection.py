@@ -92,7 +92,7 @@ def test_p_m_p_is_the_scores_of_one_head():
     p = torch.randn(1, 9, 16, dtype=torch.float64)
     attention = model.encoder.layers[1].attention
     inputs = model.encoder.attention_inputs(torch.full((1, 9), 7), None, None, None)
-    products, _, _ = attention.projections((p,), inputs)
+    products, _, _ = attention.compute_terms_and_values((p,), inputs)
     (scores,) = products[0].terms(1.0).values()
     m = score_matrices(model).blocks[1]
     np.testing.assert_allclose(p[0].numpy() @ m @ p[0].numpy().T, scores[0, 0].detach().numpy(), atol=1e-12)

@@ -72,7 +72,7 @@ def test_no_map_of_pairs_is_made():
     shared = model.attention_inputs(inputs("plain")["input_ids"], None, None, None)
     assert shared.distance_or_bucket is None and shared.is_ahead is None
     assert not shared.biases and shared.allowed is None
-    assert shared.rotation is not None and shared.rotation[0].shape == (2, 1, 7, 12)
+    assert shared.cos_sin is not None and shared.cos_sin[0].shape == (2, 1, 7, 12)
 
 
 def test_longer_texts_are_read_and_positions_are_not(tmp_path):

@@ -17,7 +17,7 @@ from transformers.utils import logging
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.encoder import model as model_module
-from whatwhere.encoder.attention import rope_frequencies, rotate, rotation
+from whatwhere.encoder.rotations import compute_cos_sin, rope_frequencies, rotate
 
 every_preset = pytest.mark.parametrize(("name", "block"), [(name, block) for name in PRESETS for block in BLOCKS])
 
@@ -28,7 +28,7 @@ def test_rotation_equals_transformers():
     q, k = torch.randn(2, 1, 2, 6, 10, generator=torch.Generator().manual_seed(0)).unbind()
     theirs = apply_rotary_pos_emb(q, k, *LlamaRotaryEmbedding(llama)(q, positions))
     own = ww.preset("rope", "tiny", hidden_size=20, num_attention_heads=2)
-    ours = [rotate(x, *rotation(positions, own, q.dtype)) for x in (q, k)]
+    ours = [rotate(x, *compute_cos_sin(positions, own, q.dtype)) for x in (q, k)]
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)  # float32: both round the angles of position 63
 
@@ -39,10 +39,21 @@ def test_given_positions_of_long_rows_need_no_reading(monkeypatch):
     ids = torch.randint(5, VOCAB, (1, 12), generator=torch.Generator().manual_seed(0))
     packed = {"position_ids": torch.arange(6).repeat(1, 2), "document_ids": torch.arange(2).repeat_interleave(6)[None]}
     expected = model(ids, **packed).last_hidden_state
-    monkeypatch.setattr(model_module, "can_read_without_sync", lambda tensor: False)
+    monkeypatch.setattr(model_module, "has_values_on_cpu", lambda tensor: False)
     torch.testing.assert_close(model(ids, **packed).last_hidden_state, expected)
     with pytest.raises(ValueError, match="Sequence reaches position 11, but the position table has 8 rows"):
         model(ids)
+
+
+def test_wide_padding_is_named_where_masks_stay_unread(monkeypatch):
+    """On an accelerator padding beyond the table was said to be a text that reaches beyond it."""
+    model = ww.Encoder(ww.preset("ap", "tiny", vocab_size=VOCAB, max_position_embeddings=8)).eval()
+    ids = torch.full((1, 12), 7)
+    mask = (torch.arange(12) < 6).long()[None]
+    assert model(ids, attention_mask=mask).last_hidden_state.shape == (1, 12, model.config.hidden_size)
+    monkeypatch.setattr(model_module, "has_values_on_cpu", lambda tensor: False)
+    with pytest.raises(ValueError, match="batch is 12 tokens wide, padding included; .* 8 rows. Pad to the longest"):
+        model(ids, attention_mask=mask)
 
 
 def test_partial_rotation_equals_gpt_neox():
@@ -55,7 +66,7 @@ def test_partial_rotation_equals_gpt_neox():
     )
     own = ww.preset("rope-partial", "tiny", hidden_size=64, num_attention_heads=2, rope_theta=160_000.0)
     for x, a in zip((q, k), expected, strict=True):
-        found = rotate(x, *rotation(positions, own, q.dtype))
+        found = rotate(x, *compute_cos_sin(positions, own, q.dtype))
         torch.testing.assert_close(found, a, rtol=1e-5, atol=2e-6)
         assert torch.equal(found[..., 8:], x[..., 8:])
 
@@ -68,7 +79,7 @@ def test_xpos_is_the_papers_towards_earlier_keys():
     ids = inputs("plain")["input_ids"]
     x = model.encoder.layers[0].attention_norm.norms[0](model.encoder.word_embeddings(ids))
     q, k, _ = model.encoder.layers[0].attention.qkv[0](x).split([24, 24, 24], dim=-1)
-    turn = rotation(torch.arange(7)[None], model.config, torch.float64)
+    turn = compute_cos_sin(torch.arange(7)[None], model.config, torch.float64)
     q, k = (rotate(t.unflatten(-1, (2, 12)).transpose(1, 2), *turn) for t in (q, k))
     zeta = ((torch.arange(6, dtype=torch.float64) / 6 + 0.4) / 1.4).repeat(2)
     power = zeta ** (torch.arange(7, dtype=torch.float64)[:, None] / 6.0)
@@ -95,7 +106,7 @@ def test_scaled_rotations_equal_those_of_transformers(scaling, theirs, factor):
     )  # fmt: skip
     ours = rope_frequencies(64, own, torch.float64, torch.device("cpu"))
     torch.testing.assert_close(ours.float(), frequency, rtol=1e-5, atol=0)
-    cos, sin = rotation(torch.tensor([[0, 1]]), own, torch.float64)
+    cos, sin = compute_cos_sin(torch.tensor([[0, 1]]), own, torch.float64)
     assert float(cos[0, 0, 0, 0]) == pytest.approx(size) and float(sin[0, 0, 0, 0]) == 0
 
 
@@ -127,7 +138,7 @@ def test_a_window_is_attention_to_near_tokens_alone(name, kind):
 
 def test_rotation_of_a_double_model_is_exact():
     own = ww.preset("rope", "tiny", hidden_size=8, num_attention_heads=2)
-    cos, _ = rotation(torch.tensor([[100_003]]), own, torch.float64)
+    cos, _ = compute_cos_sin(torch.tensor([[100_003]]), own, torch.float64)
     expected = torch.cos(torch.tensor([100_003.0, 1000.03], dtype=torch.float64))
     torch.testing.assert_close(cos[0, 0, 0, :2], expected, rtol=1e-12, atol=1e-12)
 
@@ -318,13 +329,21 @@ def test_every_preset_trains_a_step_and_survives_saving(name, block, ids, tmp_pa
     assert isinstance(AutoConfig.from_pretrained(tmp_path), ww.EncoderConfig)
 
 
+@pytest.mark.parametrize("name", ["attention_mask", "position_ids", "document_ids"])
+def test_an_input_of_another_shape_is_named(name):
+    """The error said "every input", not which one had another shape."""
+    message = rf"^{name} has shape \(2, 7\), input_ids \(2, 9\). Give both one shape.$"
+    with pytest.raises(ValueError, match=message):
+        build("dstg")(torch.full((2, 9), 7), **{name: torch.ones(2, 7, dtype=torch.long)})
+
+
 def test_inputs_that_cannot_work_are_errors(ids):
     model = build("dstg")
     with pytest.raises(ValueError, match="position table has 32 rows"):
         model(torch.full((1, 33), 7))
     with pytest.raises(ValueError, match="vocabulary has 40 entries"):
         model(torch.full((1, 3), 40))
-    with pytest.raises(ValueError, match="shape of input_ids"):
+    with pytest.raises(ValueError, match=r"attention_mask has shape \(2, 8\), input_ids .* Give both one shape"):
         model(ids, attention_mask=torch.ones(2, 8))
     with pytest.raises(ValueError, match="labels must have the shape"):
         model(ids, labels=ids[:, 1:])
@@ -379,6 +398,13 @@ def test_attention_terms_have_no_dropout(ids):
     assert model.config.dropout == 0.1
     first, second = (model.attention_terms(input_ids=ids) for _ in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first) and model.training
+
+
+def test_attention_terms_take_what_tokenizers_give(ids):
+    """`token_type_ids`, which `forward` takes, was a TypeError."""
+    model = build("dstg")
+    terms = model.attention_terms(input_ids=ids, token_type_ids=torch.zeros_like(ids))
+    assert all(torch.equal(terms[name], term) for name, term in model.attention_terms(input_ids=ids).items())
 
 
 @pytest.mark.parametrize(("name", "block"), [("tupe-a", "bert"), ("tupe-product", "neobert")])
@@ -439,7 +465,7 @@ def test_one_row_of_positions_stands_for_all(name):
     expected = model(ids, position_ids=row.expand(ids.shape)).logits
     for given in (row, row[None]):
         torch.testing.assert_close(model(ids, position_ids=given).logits, expected, rtol=0, atol=0)
-    with pytest.raises(ValueError, match="must have the shape of input_ids"):
+    with pytest.raises(ValueError, match="Give both one shape"):
         model(ids, position_ids=row[1:])
 
 

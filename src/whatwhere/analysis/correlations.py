@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..encoder.attention import rotate, rotation
 from ..encoder.blocks import RMSNorm
+from ..encoder.rotations import compute_cos_sin, rotate
 from ..records.metric import NOT_NEGATIVE, PRODUCT, SHARE, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record
@@ -117,7 +117,7 @@ def _first_block_of_ours(model: Any, body: Any) -> FirstBlock:
     biases = (None, None) if project.bias is None else project.bias[: 2 * rows].split(rows)
     query, key = zip(project.weight[: 2 * rows].split(rows), biases, strict=True)
     norm = (body.embedding_norm or layer.attention_norm).norms[0]
-    turn = None if config.rotation == "none" else lambda x, at: rotate(x, *rotation(at, config, x.dtype))
+    turn = None if config.rotation == "none" else lambda x, at: rotate(x, *compute_cos_sin(at, config, x.dtype))
     return FirstBlock(body.word_embeddings, table, None, norm, None, query, key, heads, config.score_scale, turn)
 
 

@@ -6,7 +6,6 @@ special tokens, [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
 import functools
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -22,108 +21,17 @@ from .biased import biased_attention
 from .biases import Bias, RelativeBias, sum_biases
 from .config import EncoderConfig
 from .pair_terms import PairInputs
-from .registry import PAIR_TERMS, ROTATIONS, register_rotation, suggest_name
+from .registry import PAIR_TERMS, suggest_name
+from .rotations import rotate
 
 
-@register_rotation("rope")
-def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Return RoFormer's angles of positions in radians: (b, n, d_head / 2).
-
-    They are position · theta^(-2k/d_head), for position_ids (b, n).
-    """
-    return position_ids[:, :, None].to(dtype) * rope_frequencies(d_head, config, dtype, position_ids.device)
-
-
-def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the frequency of each pair of columns, in radians per position: (d_head / 2,).
-
-    They are for texts `rotation_factor` = s times as long as trained.
-
-    "linear": all slower by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), so that the
-    slowest pair is slower by s and the fastest unchanged. "yarn": slower by s where a pair makes less than one turn
-    over the trained length, unchanged above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in
-    their code; their eq. 18-20 have it over the turns).
-    """
-    s = config.rotation_factor
-    theta = config.rope_theta
-    if config.rotation_scaling == "ntk":
-        theta = theta * s ** (d_head / (d_head - 2))
-    frequency = theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=device) / d_head)
-    if config.rotation_scaling == "linear":
-        return frequency / s
-    if config.rotation_scaling != "yarn":
-        return frequency
-    trained_length = config.max_position_embeddings / s
-    pair_of_32_turns, pair_of_one_turn = (
-        d_head * math.log(trained_length / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1)
-    )
-    low = max(math.floor(pair_of_32_turns), 0)
-    high = min(math.ceil(pair_of_one_turn), d_head - 1)
-    pair = torch.arange(d_head // 2, dtype=dtype, device=device)
-    slow = ((pair - low) / max(high - low, 0.001)).clamp(0, 1)
-    return frequency * (1 - slow) + frequency / s * slow
-
-
-def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return cos and sin (b, 1, n, rotated_width) of the configured rotation's angles, in at least float32.
-
-    With "yarn" cos and sin are multiplied by 0.1 ln s + 1, which keeps the scores as sharp as before (Peng et al. 2024,
-    eq. 22).
-
-    Raises:
-        ValueError: a registered rotation gives angles of another shape.
-    """
-    dtype = torch.promote_types(dtype, torch.float32)
-    width = config.rotated_width
-    angle = ROTATIONS[config.rotation](position_ids, width, config, dtype)
-    if angle.shape != (expected_shape := (*position_ids.shape, width // 2)):
-        raise ValueError(
-            f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}. Return (b, n, d_head / 2) = "
-            f"{expected_shape}."
-        )
-    angle = torch.cat([angle, angle], dim=-1)[:, None]
-    factor = 0.1 * math.log(config.rotation_factor) + 1 if config.rotation_scaling == "yarn" else 1.0
-    return factor * angle.cos(), factor * angle.sin()
-
-
-@register_rotation("xpos")
-def xpos(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Return RoPE's angles, in its shape, which xPos has, too (Sun et al. 2023); `decayed_rotations` adds the decay."""
-    return rope(position_ids, d_head, config, dtype)
-
-
-def decayed_rotations(
-    cos_sin: tuple[Tensor, Tensor], position_ids: Tensor, config: EncoderConfig
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Return cos and sin multiplied by the decay of xPos, and divided by it, each (b, 1, n, rotated_width).
-
-    Pair k of r columns falls with distance as ζ_k^(distance / s), ζ_k = (2k/r + 0.4) / 1.4, s = `xpos_scale_base`
-    positions (Sun et al. 2023, algorithm 1): a query at position i has the factor ζ_k^(i/s), a key at j ζ_k^(-j/s).
-    """
-    cos, sin = cos_sin
-    count = cos.shape[-1] // 2
-    zeta = (torch.arange(count, dtype=cos.dtype, device=cos.device) / count + 0.4) / 1.4
-    positions = position_ids.to(cos.dtype)
-    # Counted from the middle of a row: no quotient changes, and the factors of a long row stay near 1.
-    middle = (positions.amin(-1, keepdim=True) + positions.amax(-1, keepdim=True)) / 2
-    power = (positions - middle)[:, None, :, None] / config.xpos_scale_base
-    factor = torch.exp(power * torch.cat([zeta, zeta]).log())
-    return (cos * factor, sin * factor), (cos / factor, sin / factor)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the pairs of columns of x (b, h, n, d_head) by their angles.
-
-    Pairs are (x_k, x_{k+r/2}) of the first r columns (RoFormer eq. 34, halves as in HF).
-
-    cos, sin: (b, 1, n, r). Columns from r on stay as they are (GPT-NeoX).
-    """
-    width = cos.shape[-1]
-    turning = x if width == x.shape[-1] else x[..., :width]
-    first_half, second_half = turning.to(cos.dtype).chunk(2, dim=-1)
-    quarter_turned = torch.cat([-second_half, first_half], dim=-1)
-    turned = (turning * cos + quarter_turned * sin).to(x.dtype)
-    return turned if turning is x else torch.cat([turned, x[..., width:]], dim=-1)
+def _rotate_both(
+    q: Tensor, k: Tensor, query_cos_sin: tuple[Tensor, Tensor] | None, key_cos_sin: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor]:
+    """Rotate queries and keys (b, h, n, d_head), each by a cos and a sin; leave them where there are none."""
+    if query_cos_sin is None or key_cos_sin is None:
+        return q, k
+    return rotate(q, *query_cos_sin), rotate(k, *key_cos_sin)
 
 
 @dataclass(frozen=True)
@@ -140,10 +48,11 @@ class ProductForKeysAhead:
 
 @dataclass(frozen=True)
 class Product:
-    """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
+    """Scores between named queries and keys (b or 1, h, n, d_head), a term scale · q_a·k_b of each pair of names.
 
-    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b". ahead: other
-    queries and keys for the pairs whose key has the larger position, or None.
+    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b". Without
+    `ahead`, the terms sum to scale · (Σq)·(Σk). ahead: other queries and keys for the pairs of tokens whose key has the
+    larger position, or None.
     """
 
     q: dict[str, Tensor]
@@ -178,11 +87,10 @@ class AttentionInputs:
         `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. With pair
         terms it is always the distance, as no configuration has a relative bias beside them.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-    rotation: cos and sin (b, 1, n, rotated_width), or None; of xPos multiplied by a decay, ζ^(position / s).
-    rotation_divided_by_decay: of xPos, cos and sin divided by it, else None. A query takes `rotation` and a key behind
-        it `rotation_divided_by_decay`; with a key ahead, at the larger position, each takes the other, so that the
-        score decays with the distance on both sides.
-    is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead; with rotation_divided_by_decay only.
+    cos_sin: cos and sin (b, 1, n, rotated_width) of the rotation, or None; for xPos times ζ^(position / s).
+    cos_sin_over_decay: for xPos cos and sin divided by ζ^(position / s), else None. A query takes `cos_sin`, an earlier
+        key `cos_sin_over_decay`. For a later key both swap, so that scores fall with the distance on both sides.
+    is_ahead: (b or 1, 1, n, n), True at pairs whose key has the larger position; for xPos alone.
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
     distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
     biases: biases that all layers share, computed once.
@@ -196,8 +104,8 @@ class AttentionInputs:
     term_positions: Tensor
     distance_or_bucket: Tensor | None = None
     allowed: Tensor | None = None
-    rotation: tuple[Tensor, Tensor] | None = None
-    rotation_divided_by_decay: tuple[Tensor, Tensor] | None = None
+    cos_sin: tuple[Tensor, Tensor] | None = None
+    cos_sin_over_decay: tuple[Tensor, Tensor] | None = None
     is_ahead: Tensor | None = None
     position_query_key: tuple[Tensor, Tensor] | None = None
     distance_vectors: Tensor | None = None
@@ -451,10 +359,10 @@ class Attention(nn.Module):
             self.pair_terms = PAIR_TERMS[config.pair_terms](config)
         self.term_of_stream = stream_terms(config)
 
-    def projections(
+    def compute_terms_and_values(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs
     ) -> tuple[list[Product], list[Bias], Tensor]:
-        """Return products, biases and values of a block's `streams`.
+        """Compute the terms of the scores, as products and biases, and the values of a block's `streams`.
 
         streams: (b, n, d_stream). values: (b, h, n, sum of d_stream / heads).
         """
@@ -467,13 +375,9 @@ class Attention(nn.Module):
         for name, x, project, output_sizes in parts:
             q, k, v = project(x).split_with_sizes(output_sizes, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
-            if inputs.rotation_divided_by_decay is not None and inputs.rotation is not None:
-                ahead_queries[name] = rotate(q, *inputs.rotation_divided_by_decay)
-                ahead_keys[name] = rotate(k, *inputs.rotation)
-            if inputs.rotation is not None:
-                q = rotate(q, *inputs.rotation)
-                rotation_of_keys = inputs.rotation_divided_by_decay or inputs.rotation
-                k = rotate(k, *rotation_of_keys)
+            if inputs.is_ahead is not None:
+                ahead_queries[name], ahead_keys[name] = _rotate_both(q, k, inputs.cos_sin_over_decay, inputs.cos_sin)
+            q, k = _rotate_both(q, k, inputs.cos_sin, inputs.cos_sin_over_decay or inputs.cos_sin)
             if name == "absolute" and self.absolute_skips_special:
                 # Zero rows give zero scores: the indicator of eq. 2.
                 regular = inputs.token_kinds[:, None, :, None] == 0
@@ -491,18 +395,22 @@ class Attention(nn.Module):
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             ahead_queries["absolute"], ahead_keys["absolute"] = inputs.position_query_key
+        ahead = None
         if inputs.is_ahead is not None:
-            products = [Product(queries, keys, ProductForKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead))]
-        elif self.joint or inputs.position_query_key is not None:
-            products = [Product(queries, keys)]
+            ahead = ProductForKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead)
+        if self.joint or ahead is not None or inputs.position_query_key is not None:
+            products = [Product(queries, keys, ahead)]
         else:
             products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
+        return products, self._collect_biases(inputs, pair_terms), self._split_into_heads(values)
+
+    def _collect_biases(self, inputs: AttentionInputs, pair_terms: dict[str, Tensor]) -> list[Bias]:
+        """Return the biases that all layers share, then this layer's own, then the pair terms (b or 1, h, n, n)."""
         biases = list(inputs.biases)
         if self.relative is not None:
             assert inputs.distance_or_bucket is not None
             biases.append(self.relative(inputs.distance_or_bucket, inputs.token_kinds, inputs.cls_kinds))
-        biases += [Bias(name, term, None, inputs.token_kinds) for name, term in pair_terms.items()]
-        return products, biases, self._split_into_heads(values)
+        return biases + [Bias(name, term, None, inputs.token_kinds) for name, term in pair_terms.items()]
 
     def _split_into_heads(self, values: list[Tensor]) -> Tensor:
         """Split the values of the streams (b, n, d_stream) into heads: (b, h, n, hidden_size / h)."""
@@ -525,7 +433,7 @@ class Attention(nn.Module):
 
         There are weights if the backend is eager or the terms were changed.
         """
-        products, biases, values = self.projections(streams, inputs)
+        products, biases, values = self.compute_terms_and_values(streams, inputs)
         dropout = self.dropout if self.training and inputs.with_dropout else 0.0
         attn = None
         terms = None

@@ -125,7 +125,7 @@ class EncoderConfig(PretrainedConfig):
 
     Rotation of queries and keys:
         rotation: "rope", or "xpos", which also lets pair k of columns fall with distance, from 1 to ζ_k at
-            `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`).
+            `xpos_scale_base` positions, alike in both directions (`rotations.apply_decay`).
         rope_theta: base of its frequencies.
         rotation_share: share of a head's columns that turn, the first ones, an even number; the others know no position
             (GPT-NeoX's `rotary_pct`).

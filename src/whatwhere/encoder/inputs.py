@@ -11,13 +11,16 @@ from .config import EncoderConfig
 _NEVER = -1e4  # an additive mask hides a pair by this or less
 
 
-def can_read_with_sync(tensor: Tensor) -> bool:
-    """Return whether the values of a tensor can be read now: it is no stand-in of the compiler or of a meta device."""
+def has_values(tensor: Tensor) -> bool:
+    """Return whether a tensor has values to read: it is no stand-in of the compiler or of a meta device.
+
+    Reading them waits for an accelerator's queue, unless `has_values_on_cpu`.
+    """
     return not torch.compiler.is_compiling() and tensor.device.type != "meta"
 
 
-def can_read_without_sync(tensor: Tensor) -> bool:
-    """Return whether the values of a tensor can be read without waiting for an accelerator's queue."""
+def has_values_on_cpu(tensor: Tensor) -> bool:
+    """Return whether a tensor has values in the CPU's memory, which are read without waiting for an accelerator."""
     return not torch.compiler.is_compiling() and tensor.device.type == "cpu"
 
 
@@ -112,15 +115,19 @@ def allowed_keys(
     input_ids: Tensor,
     attention_mask: Tensor | None,
     document_ids: Tensor | None,
-    window: int | None,
+    reach: int | None,
     allowed_mask: Tensor | None,
 ) -> Tensor | None:
-    """Return the keys that each query may look at, (b, 1, 1 or n, n), or None for all; no query is left without one.
+    """Return the keys that each query may look at, (b, 1, 1 or n, n), or None for all.
+
+    No query is left without a key, so that backends agree. In a row of padding alone every query sees all keys. A query
+    that documents or the reach leave without a key sees itself.
 
     Args:
         input_ids, attention_mask, document_ids: (b, n), as of `Encoder.forward`.
-        window: how far a query looks, in tokens of the row to each side; None: anywhere.
-        allowed_mask: (b, 1, n, n), in place of what `attention_mask` says.
+        reach: how far a query looks, in tokens of the row to each side; None: anywhere.
+        allowed_mask: (b, 1, n, n), in place of what `attention_mask` says, as `open_blind_queries` returns it: a query
+            that the mask left without a key sees all.
     """
     n = input_ids.shape[1]
     device = input_ids.device
@@ -128,21 +135,21 @@ def allowed_keys(
     if (
         allowed is None
         and attention_mask is not None
-        and not (can_read_without_sync(attention_mask) and bool(attention_mask.all()))
+        and not (has_values_on_cpu(attention_mask) and bool(attention_mask.all()))
     ):
         tokens = attention_mask.bool()
-        tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
+        tokens = tokens | ~tokens.any(-1, keepdim=True)
         allowed = tokens[:, None, None, :]
     if document_ids is not None:
         same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
         allowed = same_document if allowed is None else same_document & allowed
-    if window is not None:
+    if reach is not None:
         index = torch.arange(n, device=device)
         gap = (index[:, None] - index).abs()
         examples = input_ids.shape[0]  # len() would be a constant of an exported graph
-        in_window = (gap <= window).expand(examples, 1, n, n)
-        allowed = in_window if allowed is None else allowed & in_window
-    if allowed is not None and (document_ids is not None or window is not None):
+        is_near = (gap <= reach).expand(examples, 1, n, n)
+        allowed = is_near if allowed is None else allowed & is_near
+    if allowed is not None and (document_ids is not None or reach is not None):
         diagonal = torch.eye(n, dtype=torch.bool, device=device)
         allowed = allowed | (diagonal & ~allowed.any(-1, keepdim=True))
     return allowed
@@ -166,7 +173,7 @@ def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
             f"{tuple(mask.shape)}.{advice}"
         )
     allowed = mask == 0 if mask.is_floating_point() else mask.bool()
-    if can_read_without_sync(mask) and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
+    if has_values_on_cpu(mask) and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
         raise ValueError(
             "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
             "number elsewhere. Give true and false to say the same."
@@ -174,11 +181,8 @@ def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
     return allowed.expand(b, 1, n, n)
 
 
-def open_blind_rows(pairs: Tensor) -> Tensor:
-    """Return a mask of pairs (b, 1, n, n) in which every query looks somewhere.
-
-    A query that may look nowhere looks everywhere, so that backends agree.
-    """
+def open_blind_queries(pairs: Tensor) -> Tensor:
+    """Return a mask of pairs (b, 1, n, n) in which a query that may look nowhere looks everywhere."""
     return pairs | ~pairs.any(-1, keepdim=True)
 
 
@@ -242,27 +246,66 @@ def check_vectors(config: EncoderConfig, inputs_embeds: Tensor, input_ids: Tenso
         )
 
 
-def check_inputs(config: EncoderConfig, input_ids: Tensor, *inputs: Tensor | None) -> None:
+def check_inputs(config: EncoderConfig, input_ids: Tensor, **inputs: Tensor | None) -> None:
     """Refuse ids that are no rows or outside the vocabulary, and inputs of another shape.
 
+    inputs: the other inputs of a row of tokens by name, (b, n) as the ids.
+
     Raises:
-        ValueError: which of these.
+        ValueError: names the input, and what is wrong with it.
     """
     if input_ids.dim() != 2:
         raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
-    for tensor in inputs:
+    for name, tensor in inputs.items():
         if tensor is not None and tensor.shape != input_ids.shape:
             raise ValueError(
-                f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(tensor.shape)}."
+                f"{name} has shape {tuple(tensor.shape)}, input_ids {tuple(input_ids.shape)}. Give both one shape."
             )
     if not input_ids.shape[1]:
         raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
-    if not can_read_without_sync(input_ids) or not input_ids.numel():
+    if not has_values_on_cpu(input_ids) or not input_ids.numel():
         return
     if int(input_ids.min()) < 0:
-        raise ValueError(f"Token ids count from 0; got {int(input_ids.min())}.")
+        raise ValueError(
+            f"Token ids count from 0; got {int(input_ids.min())}. Give padding the id pad_token_id; only labels may be "
+            "negative, where the loss ignores a token."
+        )
     if int(input_ids.max()) >= config.vocab_size:
         raise ValueError(
             f"Token id {int(input_ids.max())}, but the model's vocabulary has {config.vocab_size} entries. "
             "Use the tokenizer that was saved with the model."
         )
+
+
+def check_positions(position_ids: Tensor, limit: int) -> None:
+    """Refuse positions (b, n) that a table of `limit` rows has not.
+
+    Raises:
+        ValueError: the lowest position below 0, or the highest one outside the table.
+    """
+    if (lowest := int(position_ids.min())) < 0:
+        raise ValueError(f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ...")
+    if (highest := int(position_ids.max())) >= limit:
+        raise ValueError(_too_long(highest, limit))
+
+
+def check_width(n: int, limit: int, may_be_padded: bool) -> None:
+    """Refuse rows of n tokens for a table of `limit` rows, without reading which tokens are padding.
+
+    Raises:
+        ValueError: n exceeds the limit.
+    """
+    if n > limit and may_be_padded:
+        raise ValueError(
+            f"The batch is {n} tokens wide, padding included; the position table has {limit} rows. "
+            f"Pad to the longest text, and truncate to {limit} tokens."
+        )
+    if n > limit:
+        raise ValueError(_too_long(n - 1, limit))
+
+
+def _too_long(highest: int, limit: int) -> str:
+    return (
+        f"Sequence reaches position {highest}, but the position table has {limit} rows. "
+        f"Truncate to {limit} tokens, or extend the table: whatwhere extrapolate --help."
+    )

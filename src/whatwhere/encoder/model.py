@@ -23,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .attention import INSPECTORS, Attention, AttentionInputs, check_backend, decayed_rotations, rotation
+from .attention import INSPECTORS, Attention, AttentionInputs, check_backend
 from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
@@ -32,14 +32,16 @@ from .convolution import InputConvolution
 from .inputs import (
     allowed_keys,
     allowed_pairs,
-    can_read_with_sync,
-    can_read_without_sync,
     check_inputs,
+    check_positions,
     check_vectors,
+    check_width,
     common_row,
     distances,
+    has_values,
+    has_values_on_cpu,
     ids_of_vectors,
-    open_blind_rows,
+    open_blind_queries,
     positions_are_consecutive,
     segments,
     token_positions,
@@ -47,6 +49,7 @@ from .inputs import (
 )
 from .pair_terms import DistanceVectors
 from .registry import BIASES, PAIR_TERMS
+from .rotations import apply_decay, compute_cos_sin
 from .tables import PositionTable, draw_weights
 
 
@@ -171,7 +174,14 @@ class Encoder(EncoderPreTrainedModel):
             return None
         return self.position_embeddings()
 
-    def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
+    def _complete_positions(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        """Return `position_ids` (b, n), or where none are given each token's place among the tokens of its row.
+
+        Raises:
+            ValueError: a position is negative or outside the table; on an accelerator, the row is wider than the table.
+        """
         b, n = input_ids.shape
         limit = self.config.position_limit
         are_given = position_ids is not None
@@ -180,22 +190,14 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = torch.arange(n, device=input_ids.device).expand(b, n)
             else:  # padding on either side leaves the positions of the tokens unchanged
                 position_ids = token_positions(attention_mask, limit)
-        if limit is not None and not position_ids.is_floating_point():  # a formula has every real position
-            # On an accelerator reading the maximum would stall the queue: only the length is checked there, and nothing
-            # where positions are given, as positions in a long row of packed documents may be small.
-            reads_values = can_read_without_sync(position_ids) and position_ids.numel()
-            needed = 0 if are_given else n
-            if reads_values:
-                needed = int(position_ids.max()) + 1
-            if reads_values and (lowest := int(position_ids.min())) < 0:
-                raise ValueError(
-                    f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ..."
-                )
-            if needed > limit:
-                raise ValueError(
-                    f"Sequence reaches position {needed - 1}, but the position table has {limit} rows. "
-                    f"Truncate to {limit} tokens, or extend the table: whatwhere extrapolate --help."
-                )
+        if limit is None or position_ids.is_floating_point():  # a formula has every real position
+            return position_ids
+        # On an accelerator reading the maximum would stall the queue: only the length is checked there, and nothing
+        # where positions are given, as positions in a long row of packed documents may be small.
+        if has_values_on_cpu(position_ids) and position_ids.numel():
+            check_positions(position_ids, limit)
+        elif not are_given:
+            check_width(n, limit, may_be_padded=attention_mask is not None)
         return position_ids
 
     def attention_inputs(
@@ -216,8 +218,6 @@ class Encoder(EncoderPreTrainedModel):
         """
         config = self.config
         token_kinds, cls_kinds = self._kinds(input_ids)
-        # Values may choose a faster computation, where the compiler lets them be read; that awaits a device's queue.
-        reads_values = can_read_with_sync(input_ids)
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = (
             position_ids is None and attention_mask is None and document_ids is None and not config.bilevel
@@ -226,45 +226,26 @@ class Encoder(EncoderPreTrainedModel):
             places, positions_or_segments = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
             table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            positions_or_segments = self._positions(input_ids, attention_mask, position_ids)
+            positions_or_segments = self._complete_positions(input_ids, attention_mask, position_ids)
             table_rows = positions_or_segments
-        # With a mask of pairs every token counts: one that no token looks at may itself look at others.
-        token_mask = attention_mask if allowed_mask is None else None
+        # Values may choose a faster computation, where the compiler lets them be read; that awaits a device's queue.
+        reads_values = has_values(input_ids)
         term_positions = positions_or_segments
         if counts_from_zero:
             term_positions = positions_or_segments[:1]
         elif reads_values and (self.untied is not None or config.pair_terms != "none"):
             term_positions = common_row(positions_or_segments)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
-        position_query_key = None
-        biases: list[Bias] = []
         distance = None
         if config.relative != "none" or config.pair_terms != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
+            # With a mask of pairs every token counts: one that no token looks at may itself look at others.
+            token_mask = attention_mask if allowed_mask is None else None
             is_consecutive = is_consecutive or (
                 reads_values and positions_are_consecutive(positions_or_segments, token_mask, document_ids)
             )
-            is_consecutive = is_consecutive and not config.bilevel  # segment numbers never are
-            distance = distances(positions_or_segments, is_consecutive)
-            buckets = getattr(BIASES.get(config.relative), "buckets", None)
-            distance = distance if buckets is None else buckets(distance, config)
-        if self.untied is not None:
-            table = self.position_table()
-            if config.untied == "crossed":
-                assert table is not None
-                position_query_key = self.untied.project(table[term_positions])
-            else:
-                biases.append(self.untied(table, term_positions, cls_kinds))
-        if self.relative is not None:
-            assert distance is not None
-            biases.append(self.relative(distance, token_kinds, cls_kinds))
-        cos_sin = rotation(positions_or_segments, config, self.dtype) if config.rotation != "none" else None
-        divided_by_decay = None
-        is_ahead = None
-        if config.rotation == "xpos":
-            assert cos_sin is not None
-            cos_sin, divided_by_decay = decayed_rotations(cos_sin, positions_or_segments, config)
-            is_ahead = term_positions[:, None, None, :] > term_positions[:, None, :, None]
+            distance = self._distances_or_buckets(positions_or_segments, is_consecutive and not config.bilevel)
+        position_query_key, biases = self._shared_terms(term_positions, distance, token_kinds, cls_kinds)
         return AttentionInputs(
             token_kinds,
             cls_kinds,
@@ -272,14 +253,48 @@ class Encoder(EncoderPreTrainedModel):
             term_positions,
             distance,
             allowed,
-            rotation=cos_sin,
-            rotation_divided_by_decay=divided_by_decay,
-            is_ahead=is_ahead,
+            **self._rotations(positions_or_segments, term_positions),
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),
             bias_sum=sum_biases(biases),
         )
+
+    def _distances_or_buckets(self, positions_or_segments: Tensor, is_consecutive: bool) -> Tensor:
+        """Return `distance_or_bucket` of `AttentionInputs`."""
+        distance = distances(positions_or_segments, is_consecutive)
+        buckets = getattr(BIASES.get(self.config.relative), "buckets", None)
+        return distance if buckets is None else buckets(distance, self.config)
+
+    def _shared_terms(
+        self, term_positions: Tensor, distance: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
+    ) -> tuple[tuple[Tensor, Tensor] | None, list[Bias]]:
+        """Return `position_query_key` and `biases` of `AttentionInputs`, whose other fields are the arguments."""
+        position_query_key = None
+        biases: list[Bias] = []
+        if self.untied is not None:
+            table = self.position_table()
+            if self.config.untied == "crossed":
+                assert table is not None
+                position_query_key = self.untied.project(table[term_positions])
+            else:
+                biases.append(self.untied(table, term_positions, cls_kinds))
+        if self.relative is not None:
+            assert distance is not None
+            biases.append(self.relative(distance, token_kinds, cls_kinds))
+        return position_query_key, biases
+
+    def _rotations(self, positions_or_segments: Tensor, term_positions: Tensor) -> dict[str, Any]:
+        """Return the fields of `AttentionInputs` that turn queries and keys; none without a rotation."""
+        config = self.config
+        if config.rotation == "none":
+            return {}
+        cos_sin = compute_cos_sin(positions_or_segments, config, self.dtype)
+        if config.rotation != "xpos":
+            return {"cos_sin": cos_sin}
+        cos_sin, over_decay = apply_decay(cos_sin, positions_or_segments, config)
+        is_ahead = term_positions[:, None, None, :] > term_positions[:, None, :, None]
+        return {"cos_sin": cos_sin, "cos_sin_over_decay": over_decay, "is_ahead": is_ahead}
 
     def _kinds(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return `token_kinds` and `cls_kinds` of `AttentionInputs`."""
@@ -287,7 +302,7 @@ class Encoder(EncoderPreTrainedModel):
         is_sep = (input_ids == self.config.sep_token_id).long()
         sep_kinds = 2 * is_sep if self.config.relative_special == "each" else is_sep
         token_kinds = torch.where(cls_kinds > 0, cls_kinds, sep_kinds)
-        if can_read_with_sync(input_ids):
+        if has_values(input_ids):
             token_kinds, cls_kinds = (common_row(kinds) for kinds in (token_kinds, cls_kinds))
         return token_kinds, cls_kinds
 
@@ -316,15 +331,17 @@ class Encoder(EncoderPreTrainedModel):
     ) -> Streams:
         """Return the streams (b, n, d_stream) that enter the first block, from token ids (b, n).
 
-        table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment. Of a table by
-            a formula also real numbers.
+        table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment. Formula tables
+            (sinusoidal, fourier) also take real numbers.
+        inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`.
         attention_mask, document_ids: (b, n), and allowed_mask: (b, 1, n, n), which a convolution at the input reads.
         with_dropout: False leaves dropout out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = None
         if self.position_embeddings is not None and self.untied is None:
-            # A caller may replace `position_table`, which has no rows to give where they are places in a segment.
+            # Swapped rows (tests) and other tables come in by a replaced `position_table`, which is None where rows are
+            # places in a segment.
             table = self.position_embeddings() if self.config.bilevel else self.position_table()
         if table is not None and self.position_embeddings is not None:
             if table_rows.is_floating_point():
@@ -400,7 +417,7 @@ class Encoder(EncoderPreTrainedModel):
             assert tokens is not None
             allowed_mask = allowed_pairs(attention_mask, *tokens.shape)
             attention_mask = visible_tokens(allowed_mask)
-            allowed_mask = open_blind_rows(allowed_mask)
+            allowed_mask = open_blind_queries(allowed_mask)
         if input_ids is None:
             assert inputs_embeds is not None
             input_ids = ids_of_vectors(self.config, inputs_embeds, attention_mask, special_tokens_mask)
@@ -411,7 +428,9 @@ class Encoder(EncoderPreTrainedModel):
         looks_up = config.position_limit is not None or config.relative != "none" or config.pair_terms != "none"
         if is_real and looks_up and config.position_draws == "none":
             raise ValueError("position_ids are real numbers, and this scheme looks whole ones up. Give whole numbers.")
-        check_inputs(config, input_ids, attention_mask, position_ids, document_ids)
+        check_inputs(
+            config, input_ids, attention_mask=attention_mask, position_ids=position_ids, document_ids=document_ids
+        )
         inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, allowed_mask)
         if output_attentions is None:
             output_attentions = bool(config.output_attentions)
@@ -465,14 +484,15 @@ class Encoder(EncoderPreTrainedModel):
         document_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         special_tokens_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Compute the named terms of the attention scores, each (layers, b, h, n, n).
 
-        An axis has size 1 where the term is constant over the batch.
+        The batch axis has size 1 where the term is constant over the batch.
 
-        Inputs and errors are as of `forward`. In score units, before the padding mask; they sum to the scores that
-        the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the values at special
-        tokens); `mixed` instead of `semantic` where positions are added to the words (`ap`, `bert-a`);
+        It takes the inputs of `forward` and raises its errors. Terms are in score units, before the padding mask; they
+        sum to the scores that the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the
+        values at special tokens); `mixed` instead of `semantic` where positions are added to the words (`ap`);
         `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`, `bert-ad`);
         `semantic_to_relative` and `relative_to_semantic` of a word and a distance (`shaw`, `deberta`, ...). For `rope`,
         `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
@@ -483,7 +503,7 @@ class Encoder(EncoderPreTrainedModel):
         token = _WITH_DROPOUT.set(False)
         try:
             with self.inspect_terms(lambda block, terms, allowed: collected.append(terms)):
-                self(*inputs, special_tokens_mask=special_tokens_mask)
+                self(*inputs, special_tokens_mask=special_tokens_mask, token_type_ids=token_type_ids)
         finally:
             _WITH_DROPOUT.reset(token)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
