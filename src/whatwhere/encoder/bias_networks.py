@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from .biases import toeplitz, without_autocast
+from .biases import disable_autocast, toeplitz
 from .config import EncoderConfig
 from .distance_biases import KerpleLogBias
 from .pair_terms import PairInputs, PairTerms
@@ -73,7 +73,7 @@ class FireTerms(PairTerms):
         positions = pairs.positions.to(torch.promote_types(self.c.dtype, torch.float32))
         distance = (positions[:, None, :] - positions[:, :, None]).abs()
         farther = torch.maximum(positions[:, None, :], positions[:, :, None])
-        with without_autocast(q.device):
+        with disable_autocast(q.device):
             least = (self.stretch * self.threshold).abs()
             share = torch.log1p(self.c.abs() * distance) / torch.log1p(self.c.abs() * torch.maximum(farther, least))
             values = self.network(share[..., None] * self.network.inner)

@@ -177,7 +177,7 @@ class _TiledWeights:
         width = r + self.n - 1
         return _part(scratch, h, r, width), scratch[r - 1 :].as_strided((h, r, self.n), (r * width, width - 1, 1))
 
-    def distances(self, tile: _Tile) -> slice:
+    def distance_columns(self, tile: _Tile) -> slice:
         """Return the columns of (h, 2n - 1) that hold the distances from the tile's queries to all keys."""
         return slice(self.n - tile.queries.stop, 2 * self.n - 1 - tile.queries.start)
 
@@ -187,7 +187,13 @@ class _TiledWeights:
             return None
         if not self.by_distance:
             return self.base[0, tile.heads, tile.queries].to(self.dtype)
-        dense = self.base[tile.heads, self.distances(tile)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
+        dense = (
+            self.base[tile.heads, self.distance_columns(tile)]
+            .to(self.dtype)
+            .unfold(-1, self.n, 1)
+            .flip(-2)
+            .contiguous()
+        )
         if self.shares_special and self.special_values is not None:
             special_values = self.special_values[:, :, tile.heads].to(self.dtype)
             keys = self.kinds[0]
@@ -230,42 +236,66 @@ class _TiledWeights:
         shared: the bias of the tile's group, or None. With one example the weights may take its memory, as the group
         has no other tile.
         """
-        q = tile.of_queries(self.q)
-        k = tile.of_keys(self.k)
-        heads = tile.heads.stop - tile.heads.start
         base = self.base[tile].to(self.dtype) if self.base is not None and self.by_example else shared
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
         is_simple = self.low_precision is None and self.ahead_mask is None
         if base is not None and special_values is None and is_simple:
-            if self.b == 1 and self.by_distance:  # the map was made for this tile alone
-                scores = base[None]
-            else:
-                scores = _part(self.scores, len(q) // heads, heads, q.shape[1], self.n).copy_(base)
-            scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
-            return self._softmax(scores, tile)
-        scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
+            return self._softmax(self._scores_on_base(tile, base), tile)
+        scores = self._unscaled_scores(tile)
+        if special_values is None:
+            self._scale_and_add(scores, base)
+        else:
+            self._add_with_special_values(scores, base, special_values, tile)
+        return self._softmax(scores, tile)
+
+    def _scores_on_base(self, tile: _Tile, base: Tensor) -> Tensor:
+        """Compute the scores (examples, heads, queries, n) by adding the products to a copy of the base.
+
+        With one example they take the memory of the base, which was made for this tile alone.
+        """
+        q = tile.of_queries(self.q)
+        k = tile.of_keys(self.k)
+        heads = tile.heads.stop - tile.heads.start
+        if self.b == 1 and self.by_distance:
+            scores = base[None]
+        else:
+            scores = _part(self.scores, len(q) // heads, heads, q.shape[1], self.n).copy_(base)
+        scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
+        return scores
+
+    def _unscaled_scores(self, tile: _Tile) -> Tensor:
+        """Compute the products (examples, heads, queries, n), those ahead in their places, without scale and bias."""
+        heads = tile.heads.stop - tile.heads.start
+        scores = self.product(tile.of_queries(self.q), tile.of_keys(self.k), self.scores).unflatten(0, (-1, heads))
         if self.ahead_q is not None and self.ahead_k is not None and self.ahead_mask is not None:
             others = self.product(tile.of_queries(self.ahead_q), tile.of_keys(self.ahead_k), self.ahead_scores)
             torch.where(tile.of_mask(self.ahead_mask), others.view(scores.shape), scores, out=scores)
-        if special_values is not None:
-            special_values = special_values[:, :, tile.heads].to(self.dtype)
-            (examples, keys), (query_examples, queries) = self._special_in(tile)
-            kinds = self.kinds_of_examples[tile.examples]
-            key_values = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
-            columns = torch.add(key_values, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
-            query_kinds = kinds[:, tile.queries][query_examples, queries]
-            query_values = special_values[query_kinds[:, None], kinds[query_examples]].transpose(1, 2)  # (m, heads, n)
-            rows = torch.add(query_values, scores[query_examples, :, queries], alpha=self.scale)
+        return scores
+
+    def _scale_and_add(self, scores: Tensor, base: Tensor | None) -> None:
+        """Scale the scores in their memory, and add the base where there is one."""
         if base is None:
             scores *= self.scale
         else:
             torch.add(base, scores, alpha=self.scale, out=scores)
-        if special_values is not None:
-            scores[examples, :, :, keys] = columns
-            scores[query_examples, :, queries] = rows
-        return self._softmax(scores, tile)
+
+    def _add_with_special_values(
+        self, scores: Tensor, base: Tensor | None, special_values: Tensor, tile: _Tile
+    ) -> None:
+        """Scale the scores in their memory, and add the base or, at pairs with a special token, the special value."""
+        special_values = special_values[:, :, tile.heads].to(self.dtype)
+        (examples, keys), (query_examples, queries) = self._special_in(tile)
+        kinds = self.kinds_of_examples[tile.examples]
+        key_values = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
+        columns = torch.add(key_values, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
+        query_kinds = kinds[:, tile.queries][query_examples, queries]
+        query_values = special_values[query_kinds[:, None], kinds[query_examples]].transpose(1, 2)  # (m, heads, n)
+        rows = torch.add(query_values, scores[query_examples, :, queries], alpha=self.scale)
+        self._scale_and_add(scores, base)
+        scores[examples, :, :, keys] = columns
+        scores[query_examples, :, queries] = rows
 
     def _softmax(self, scores: Tensor, tile: _Tile) -> Tensor:
         """Compute the weights from scores, in their memory."""
@@ -342,19 +372,20 @@ class _Gradients:
     """Gradients of a loss by queries, keys, values and biases, added up tile by tile."""
 
     def __init__(
-        self, work: _TiledWeights, v: Tensor, saved_weights: Tensor | None, of_base: bool, of_special_values: bool
+        self, work: _TiledWeights, v: Tensor, saved_weights: Tensor | None, needs_base: bool, needs_special_values: bool
     ) -> None:
         self.work = work
         self.values = v
         self.saved_weights = saved_weights
-        self.adds = work.n * work.n > SCORES_PER_TILE  # queries of several tiles add to the gradient of a key
+        # Then queries of several tiles add to the gradient of a key.
+        self.has_several_tiles_per_key = work.n * work.n > SCORES_PER_TILE
         self.d_q = torch.empty_like(work.q)
-        self.d_k = self._of_keys(work.k)
-        self.d_v = self._of_keys(v)
+        self.d_k = self._empty_key_gradient(work.k)
+        self.d_v = self._empty_key_gradient(v)
         self.d_ahead_q = None if work.ahead_q is None else torch.empty_like(work.q)
-        self.d_ahead_k = None if work.ahead_k is None else self._of_keys(work.k)
-        self.d_base = self._zeros_like(work.base) if of_base else None
-        self.d_special_values = self._zeros_like(work.special_values) if of_special_values else None
+        self.d_ahead_k = None if work.ahead_k is None else self._empty_key_gradient(work.k)
+        self.d_base = self._zeros_like(work.base) if needs_base else None
+        self.d_special_values = self._zeros_like(work.special_values) if needs_special_values else None
         # Queries that may look nowhere: their weights are uniform for any scores.
         blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
         self.blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
@@ -362,9 +393,9 @@ class _Gradients:
         by_distance = self.d_base is not None and work.by_distance
         self.sums = work.scores.new_empty(2 * work.scores.numel()) if by_distance else None
 
-    def _of_keys(self, x: Tensor) -> Tensor:
-        """Return memory for the gradient of keys or values."""
-        return torch.zeros_like(x, dtype=self.work.dtype) if self.adds else torch.empty_like(x)
+    def _empty_key_gradient(self, x: Tensor) -> Tensor:
+        """Allocate the gradient of keys or values x (b, h, n, d): zeros where several tiles add to it."""
+        return torch.zeros_like(x, dtype=self.work.dtype) if self.has_several_tiles_per_key else torch.empty_like(x)
 
     def _zeros_like(self, x: Tensor | None) -> Tensor | None:
         return None if x is None else torch.zeros_like(x, dtype=self.work.dtype)
@@ -386,7 +417,7 @@ class _Gradients:
             self._add_to_queries_and_keys(tile, d_scores)
             self._add_to_biases(tile, d_scores, d_shared)
         if self.d_base is not None and d_by_distance is not None:
-            self.d_base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
+            self.d_base[group[0].heads, work.distance_columns(group[0])] += d_by_distance.sum(1)
 
     def _back_to_scores(self, tile: _Tile, d_out: Tensor, shared_bias: Tensor | None) -> Tensor:
         """Add to the values' gradient, and return the scores' gradient (examples, heads, queries, n).
@@ -403,7 +434,7 @@ class _Gradients:
             weights_used = tile.of_queries(self.saved_weights)
         else:
             weights_used = work.apply_dropout(p, self.scratch)
-        self._put_product(tile.of_keys(self.d_v), weights_used, d_o)
+        self._add_product(tile.of_keys(self.d_v), weights_used, d_o)
         d_p = work.product(d_o, tile.of_keys(self.values), self.scratch).view(p.shape)
         if work.dropped_levels:
             d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
@@ -420,23 +451,23 @@ class _Gradients:
             assert work.ahead_q is not None and work.ahead_k is not None and work.ahead_mask is not None
             is_ahead = tile.of_mask(work.ahead_mask)
             d_ahead = torch.mul(d_scores, is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
-            self._put_products(tile, d_ahead, (work.ahead_q, work.ahead_k), (self.d_ahead_q, self.d_ahead_k))
+            self._add_query_key_gradients(tile, d_ahead, (work.ahead_q, work.ahead_k), (self.d_ahead_q, self.d_ahead_k))
             d_scores = torch.mul(d_scores, ~is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
-        self._put_products(tile, d_scores, (work.q, work.k), (self.d_q, self.d_k))
+        self._add_query_key_gradients(tile, d_scores, (work.q, work.k), (self.d_q, self.d_k))
 
-    def _put_products(
+    def _add_query_key_gradients(
         self, tile: _Tile, d_scores: Tensor, inputs: tuple[Tensor, Tensor], gradients: tuple[Tensor, Tensor]
     ) -> None:
-        """Write the gradients of queries and keys whose product has the gradient `d_scores`."""
+        """Add to the gradients of queries and keys whose product has the gradient `d_scores`."""
         q, k = inputs
         d_q, d_k = gradients
         low_precision = self.work.to_low_precision(d_scores)
         torch.bmm(low_precision, tile.of_keys(k), out=tile.of_queries(d_q))
-        self._put_product(tile.of_keys(d_k), low_precision, tile.of_queries(q))
+        self._add_product(tile.of_keys(d_k), low_precision, tile.of_queries(q))
 
-    def _put_product(self, out: Tensor, x: Tensor, y: Tensor) -> None:
+    def _add_product(self, out: Tensor, x: Tensor, y: Tensor) -> None:
         """Compute out = xᵀ y, or out += xᵀ y where several tiles add to the same keys."""
-        if self.adds:
+        if self.has_several_tiles_per_key:
             out += torch.bmm(x.transpose(1, 2), y)
         else:
             torch.bmm(x.transpose(1, 2), y, out=out)
@@ -457,7 +488,7 @@ class _Gradients:
         elif self.d_base is not None:
             self.d_base[tile] = d_scores
 
-    def in_order(self) -> tuple[Tensor | None, ...]:
+    def gradients_of_inputs(self) -> tuple[Tensor | None, ...]:
         """Return the gradients of q, k, v, and of each of the inputs of the weights; may be called once."""
         scale = self.work.scale
         key_type = self.work.k.dtype
@@ -492,4 +523,4 @@ class _BiasedAttention(torch.autograd.Function):
         sums = _Gradients(work, v, saved_weights, is_needed["base"], is_needed["special_values"])
         for group in work.groups():
             sums.add_group(group, d_out)
-        return sums.in_order()
+        return sums.gradients_of_inputs()

@@ -168,7 +168,7 @@ class ProductBias(nn.Module):
 
     def forward(self, distance: Tensor) -> Tensor:
         """Return the values (..., heads), in score units, of distances of any shape."""
-        with without_autocast(self.table.device):
+        with disable_autocast(self.table.device):
             q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
             values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
@@ -290,7 +290,7 @@ class UntiedPositions(nn.Module):
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
         else:
             assert table is not None
-            with without_autocast(table.device):
+            with disable_autocast(table.device):
                 q, k = self.project(table[position_ids].to(self.norm.weight.dtype))  # `query` may be quantised
                 base = self.scale * (q @ k.transpose(-1, -2))
                 if self.cls is not None:
@@ -299,8 +299,8 @@ class UntiedPositions(nn.Module):
         return Bias("absolute", base, None if theta is None else arrange_by_kinds(theta, RESET_INDICES), cls_kinds)
 
 
-def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context without autocast, so that biases keep the precision of their weights.
+def disable_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context that disables autocast, so that biases keep the precision of their weights.
 
     In bfloat16 the scores of all layers would share one rounding error.
     """

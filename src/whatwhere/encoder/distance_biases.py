@@ -14,9 +14,9 @@ from .config import EncoderConfig
 from .registry import register_bias
 from .tables import frequencies, has_loaded_numbers
 
-KERNELS = 5  # of TISA in a head: the number of its paper
+TISA_KERNELS = 5  # of TISA in a head: the number of its paper
 SANDWICH_WIDTH = 128  # of the sinusoids, whatever the model's width: the number of its paper
-LEAST = 0.01  # of KERPLE's learned numbers at the start: their code keeps them above it
+LEAST_START = 0.01  # of KERPLE's learned numbers at the start: their code keeps them above it
 
 
 class DistanceBias(nn.Module):
@@ -137,7 +137,7 @@ class TisaBias(DistanceBias):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        shape = config.tisa_kernels or KERNELS, config.num_attention_heads
+        shape = config.tisa_kernels or TISA_KERNELS, config.num_attention_heads
         self.amplitude, self.sharpness, self.offset = (nn.Parameter(torch.zeros(shape)) for _ in range(3))
 
     def initialize(self, config: EncoderConfig) -> None:
@@ -177,5 +177,5 @@ class SandwichBias(DistanceBias):
 
 
 def random_numbers(count: int, highest: float) -> Tensor:
-    """Draw numbers (count,) evenly between 0 and `highest`, each at least `LEAST`."""
-    return (torch.rand(count) * highest).clamp(min=LEAST)
+    """Draw numbers (count,) evenly between 0 and `highest`, each at least `LEAST_START`."""
+    return (torch.rand(count) * highest).clamp(min=LEAST_START)

@@ -188,7 +188,7 @@ class TransformerXlTerms(PairTerms):
         """Return the queries with u added, and the terms `semantic_to_relative` and `relative`."""
 
         def vectors(distance: Tensor) -> Tensor:
-            return self.of_heads(self.project(waves(-distance, self.width, self.u.dtype)))
+            return self.of_heads(self.project(sines_then_cosines(-distance, self.width, self.u.dtype)))
 
         words = products_by_distance(q, vectors, pairs.distance)
         if pairs.distance.ndim > 1:
@@ -234,11 +234,11 @@ class ContextualPositions(PairTerms):
         # Tokens may stand in the row in another order than their positions.
         order = pairs.distance[:, 0].argsort(dim=-1, stable=True)
         back = order.argsort(dim=-1)
-        allowed = None if pairs.allowed is None else in_order(pairs.allowed, order, -1)
+        allowed = None if pairs.allowed is None else reorder_tokens(pairs.allowed, order, -1)
         if allowed is not None and allowed.shape[2] > 1:
-            allowed = in_order(allowed, order, -2)
-        term = self._term(in_order(q, order, -2), in_order(k, order, -2), allowed)
-        return q, {"semantic_to_relative": in_order(in_order(term, back, -2), back, -1)}
+            allowed = reorder_tokens(allowed, order, -2)
+        term = self._term(reorder_tokens(q, order, -2), reorder_tokens(k, order, -2), allowed)
+        return q, {"semantic_to_relative": reorder_tokens(reorder_tokens(term, back, -2), back, -1)}
 
     def _term(self, q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
         """Return the term (b, h, n, n) of tokens that stand in the order of their positions."""
@@ -284,7 +284,7 @@ def products_by_distance(x: Tensor, vectors: Callable[[Tensor], Tensor], distanc
     return products.flatten(-2)[..., n - 1 : n - 1 + n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))[..., :n]
 
 
-def in_order(x: Tensor, order: Tensor, dim: int) -> Tensor:
+def reorder_tokens(x: Tensor, order: Tensor, dim: int) -> Tensor:
     """Reorder axis `dim` of x by a per-row order (b, n).
 
     x: (b, h, ..., ...). dim: -2 or -1.
@@ -293,7 +293,7 @@ def in_order(x: Tensor, order: Tensor, dim: int) -> Tensor:
     return x.gather(dim, index.expand(*x.shape))
 
 
-def waves(distance: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+def sines_then_cosines(distance: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """Return sines, then cosines, of signed distances (m,) at width/2 frequencies 10000^(-2k/width): (m, width)."""
     high = torch.promote_types(dtype, torch.float32)
     angle = distance[:, None].to(high) * frequencies(width, high, distance.device)

@@ -7,8 +7,7 @@ from . import pair_terms, rotations, tables  # noqa: F401  (they register the pa
 from .bias_networks import BiasNetwork  # noqa: F401  (a saved model carries what a line `from .x import` names)
 from .config import EncoderConfig
 from .distance_biases import DistanceBias  # noqa: F401  (as above)
-from .registry import PRESETS, SOURCES, suggest_name
-from .registry import register_preset as _add
+from .registry import PRESETS, SOURCES, register_preset, suggest_name
 
 # `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream: hidden_size = model +
 # position (concatenated; DSTG 3.3: 768 = 720 + 48; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
@@ -36,47 +35,47 @@ SIZES: dict[str, dict[str, Any]] = {
 RESIDUALS = {"neobert": "normalized", "bert": "stream"}
 
 # `streams=2` stands for the widths of the size; `d_pos="head"` gives the position stream the width of a head (SPLIT).
-_add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
-_add("ap", "nope", "DSTG section 3.3", absolute="learned")
-_add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
-_add("rope-partial", "rope", "GPT-NeoX (Black et al. 2022)", rotation_share=0.25)
-_add("xpos", "nope", "Sun et al. 2023, algorithm 1", rotation="xpos")
-_add("bipe", "rope", "BiPE-RoPE (He et al. 2024)", absolute="learned", bilevel=True)
-_add("conv", "nope", "Chu et al. 2021; wav2vec 2 (Baevski et al. 2020)", input_kernel=9)
-_add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="shared")
-_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_skips_special=True, streams=2)
-_add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
-_add("dstg-waves", "dstg", "DSTG section 4 (1) and 6: two slow waves", table_start="half-turn")
-_add("dstg-waves-frozen", "dstg-waves", "DSTG section 4 (1) and 6: two slow waves, fixed", absolute="fixed")
-_add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
-_add("shape", "sinusoidal", "SHAPE (Kiyono et al. 2021)", position_draws="shape", draw_shift=500.0)
+register_preset("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
+register_preset("ap", "nope", "DSTG section 3.3", absolute="learned")
+register_preset("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
+register_preset("rope-partial", "rope", "GPT-NeoX (Black et al. 2022)", rotation_share=0.25)
+register_preset("xpos", "nope", "Sun et al. 2023, algorithm 1", rotation="xpos")
+register_preset("bipe", "rope", "BiPE-RoPE (He et al. 2024)", absolute="learned", bilevel=True)
+register_preset("conv", "nope", "Chu et al. 2021; wav2vec 2 (Baevski et al. 2020)", input_kernel=9)
+register_preset("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="shared")
+register_preset("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_skips_special=True, streams=2)
+register_preset("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
+register_preset("dstg-waves", "dstg", "DSTG section 4 (1) and 6: two slow waves", table_start="half-turn")
+register_preset("dstg-waves-frozen", "dstg-waves", "DSTG section 4 (1) and 6: two slow waves, fixed", absolute="fixed")
+register_preset("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
+register_preset("shape", "sinusoidal", "SHAPE (Kiyono et al. 2021)", position_draws="shape", draw_shift=500.0)
 _cape = {"position_draws": "cape", "draw_shift": 5.0, "draw_local_shift": 0.5, "draw_scale": 1.03}
-_add("cape", "sinusoidal", "CAPE (Likhomanenko et al. 2021)", **_cape)
-_add("alibi", "nope", "Press et al. 2022", relative="alibi")
-_add("kerple-log", "nope", "KERPLE, logarithmic (Chi et al. 2022)", relative="kerple_log")
-_add("kerple-power", "nope", "KERPLE, power (Chi et al. 2022)", relative="kerple_power")
-_add("tisa", "nope", "TISA (Wennberg and Henter 2021)", relative="tisa")
-_add("sandwich", "nope", "Sandwich (Chi et al. 2023)", relative="sandwich", relative_shared=True)
-_add("fire", "nope", "FIRE (Li et al. 2024)", pair_terms="fire")
-_add("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
-_add("fourier", "nope", "LOWDIM section 5", absolute="fourier")
-_add("shaw", "nope", "Shaw et al. 2018; TUPE eq. 4", pair_terms="shaw", relative_max_distance=16)
-_add("deberta", "nope", "He et al. 2021, eq. 4", pair_terms="deberta")
-_add("transformer-xl", "nope", "Dai et al. 2019, section 3.3", pair_terms="xl")
-_add("cope", "nope", "Golovneva et al. 2024", pair_terms="cope")
-_add("dape", "nope", "DAPE with KERPLE (Zheng et al. 2024)", pair_terms="dape")
+register_preset("cape", "sinusoidal", "CAPE (Likhomanenko et al. 2021)", **_cape)
+register_preset("alibi", "nope", "Press et al. 2022", relative="alibi")
+register_preset("kerple-log", "nope", "KERPLE, logarithmic (Chi et al. 2022)", relative="kerple_log")
+register_preset("kerple-power", "nope", "KERPLE, power (Chi et al. 2022)", relative="kerple_power")
+register_preset("tisa", "nope", "TISA (Wennberg and Henter 2021)", relative="tisa")
+register_preset("sandwich", "nope", "Sandwich (Chi et al. 2023)", relative="sandwich", relative_shared=True)
+register_preset("fire", "nope", "FIRE (Li et al. 2024)", pair_terms="fire")
+register_preset("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
+register_preset("fourier", "nope", "LOWDIM section 5", absolute="fourier")
+register_preset("shaw", "nope", "Shaw et al. 2018; TUPE eq. 4", pair_terms="shaw", relative_max_distance=16)
+register_preset("deberta", "nope", "He et al. 2021, eq. 4", pair_terms="deberta")
+register_preset("transformer-xl", "nope", "Dai et al. 2019, section 3.3", pair_terms="xl")
+register_preset("cope", "nope", "Golovneva et al. 2024", pair_terms="cope")
+register_preset("dape", "nope", "DAPE with KERPLE (Zheng et al. 2024)", pair_terms="dape")
 
-_add("bert-a", None, "TUPE eq. 3; BERT", block="bert", absolute="learned", dropout=0.1, norm_eps=1e-12)
-_add("bert-r", "bert-a", "TUPE eq. 3 and 5", relative="t5", relative_shared=True)
-_add("bert-ad", "bert-a", "TUPE section 4.3", untied="crossed")
-_add("tupe-a-tie-cls", "bert-a", "TUPE eq. 7, section 4.3", untied="position")
-_add("tupe-a", "tupe-a-tie-cls", "TUPE eq. 10", reset="sum")
-_add("tupe-r", "tupe-a", "TUPE eq. 11", relative="t5", relative_shared=True)
-_add("tupe-free", "tupe-a", "TUPE section 5", absolute="none", untied="free")
-_add("tupe-product", "tupe-a", "TUPE section 5", relative="product", relative_shared=True)
+register_preset("bert-a", None, "TUPE eq. 3; BERT", block="bert", absolute="learned", dropout=0.1, norm_eps=1e-12)
+register_preset("bert-r", "bert-a", "TUPE eq. 3 and 5", relative="t5", relative_shared=True)
+register_preset("bert-ad", "bert-a", "TUPE section 4.3", untied="crossed")
+register_preset("tupe-a-tie-cls", "bert-a", "TUPE eq. 7, section 4.3", untied="position")
+register_preset("tupe-a", "tupe-a-tie-cls", "TUPE eq. 10", reset="sum")
+register_preset("tupe-r", "tupe-a", "TUPE eq. 11", relative="t5", relative_shared=True)
+register_preset("tupe-free", "tupe-a", "TUPE section 5", absolute="none", untied="free")
+register_preset("tupe-product", "tupe-a", "TUPE section 5", relative="product", relative_shared=True)
 _split = {"stream_qk": "joint", "stream_feed_forward": "separate", "stream_values": "consecutive", "mlm_head": "full"}
 _split |= {"block": "bert", "absolute": "learned"}
-_add("split", None, "SPLIT, notes", streams=2, d_pos="head", **_split, dropout=0.1, norm_eps=1e-12)
+register_preset("split", None, "SPLIT, notes", streams=2, d_pos="head", **_split, dropout=0.1, norm_eps=1e-12)
 
 
 def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
