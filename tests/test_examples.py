@@ -195,7 +195,10 @@ REGISTER = "from whatwhere.encoder import register_bias, register_preset\n"
             "does not run: ModuleNotFoundError: No module named 'a_module_that_is_missing'",
         ),
         ("import sys\nsys.exit(3)\n", "ends the program (exit status 3)"),
-        ("import whatwhere.study.study\n", "of whatwhere it can only say"),
+        (
+            "import whatwhere.study.study\n",
+            "Line 1, `import whatwhere.study.study`, imports what a saved model does not carry",
+        ),
         (REGISTER + "register_bias('t5')\n", "A bias named 't5' is registered already"),
         (REGISTER + "register_preset('ap', None, 'me')\n", "A preset named 'ap' is registered already"),
         (REGISTER + "register_preset('mine', 'mine', 'me')\n", "'mine' is derived from itself"),

@@ -20,8 +20,9 @@ VERBS = set(
     "Fetch Find Fine-tune Fit Flatten Flush Forget Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join "
     "Judge Keep Lay Leave Let Limit List Load Lock Log Look Make Map Mark Mask Measure Merge Move Name Normalise "
     "Number Open Order Pack Parse Pass Pool Predict Pretrain Print Probe Put Raise Read Record Refuse Register "
-    "Remember Remove Render Reorder Replace Restore Retry Return Rotate Round Run Save Say Scale Score Seed Select "
-    "Set Shard Share Show Spend Split Stack Start Stop Submit Subtract Sum Take Tell Time Tokenise Train Transform "
+    "Remember Remove Render Reorder Replace Restore Retry Return Rewrite Rotate Round Run Save Say Scale Score Seed "
+    "Select Set Shard Share Show Spend Split Stack Start Stop Submit Subtract Sum Take Tell Time Tokenise Train "
+    "Transform "
     "Trust Turn Update Wait Write Yield".split()
 )
 # Participles and pronouns that were names of variables, fields and functions before nouns took their place.

@@ -16,7 +16,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 import whatwhere as ww
 from whatwhere.encoder import AUTO_CLASSES, PRESETS, load_scheme
-from whatwhere.encoder.carry import ENTRY, carry, relative_imports
+from whatwhere.encoder.carry import ENTRY, carry, make_imports_relative
 
 IDS = torch.tensor([[2, 7, 8, 3, 9, 30, 3], [2, 11, 3, 12, 0, 0, 0]])
 MASK = (IDS != 0).long()
@@ -202,7 +202,7 @@ def test_pickled_weights_are_refused_in_one_line(ask, tmp_path):
 def test_a_form_feed_moves_no_import():
     """Lines were counted at form feeds too, and the import was sought in another line."""
     text = '"""One\x0cpage."""\nfrom whatwhere.encoder import EncoderConfig\nx = "\x0c"\n'
-    assert relative_imports(text) == text.replace("whatwhere.encoder", ".config")
+    assert make_imports_relative(text) == text.replace("whatwhere.encoder", ".config")
 
 
 def test_imports_of_a_scheme_become_relative():
@@ -218,7 +218,7 @@ def late():
     return LearnedTable, "é"
 '''
     assert (
-        relative_imports(text)
+        make_imports_relative(text)
         == '''"""Text: from whatwhere.encoder import nothing."""
 import math
 from .config import EncoderConfig
@@ -244,9 +244,9 @@ def late():
 )
 def test_scheme_that_needs_more_than_the_encoder_is_refused(line):
     with pytest.raises(
-        ValueError, match="can only say `from whatwhere.encoder import NAME`; got `.*` in line 2"
+        ValueError, match="Line 2, `.*`, imports what a saved model does not carry. Write `from whatwhere"
     ) as caught:
-        relative_imports(f"import math\n{line}\n")
+        make_imports_relative(f"import math\n{line}\n")
     assert "\n" not in str(caught.value)
 
 
@@ -256,7 +256,7 @@ def test_scheme_that_needs_more_than_the_encoder_is_refused(line):
 def test_scheme_imports_stand_on_lines_alone(line):
     """Import of a scheme stands on a line of its own."""
     with pytest.raises(ValueError, match="on a line of its own"):
-        relative_imports(line)
+        make_imports_relative(line)
 
 
 def test_carried_folder_is_the_encoder_and_the_schemes(tmp_path):

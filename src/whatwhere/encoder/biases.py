@@ -217,6 +217,9 @@ class RelativeBias(nn.Module):
         distance: of a bias that has `buckets`, their numbers.
 
         token_kinds, cls_kinds: (b or 1, n), as in `AttentionInputs`.
+
+        Raises:
+            ValueError: a registered bias gives another shape.
         """
         by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
         if by_distance.shape != (*distance.shape, self.heads):

@@ -56,15 +56,13 @@ def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
         names = ", ".join(map(ast.unparse, node.names))
         return [f"from .{module.removeprefix('whatwhere.encoder.')} import {names}"]
     raise ValueError(
-        "A scheme travels with the encoder alone, so of whatwhere it can only say `from whatwhere.encoder import "
-        f"NAME`; got `{ast.unparse(node)}` in line {node.lineno}. Names: {', '.join(sorted(public))}."
+        f"Line {node.lineno}, `{ast.unparse(node)}`, imports what a saved model does not carry. Write `from "
+        f"whatwhere.encoder import NAME`, or import from its modules. Names: {', '.join(sorted(public))}."
     )
 
 
-def relative_imports(text: str) -> str:
-    """Make the imports of a scheme from `whatwhere.encoder` relative.
-
-    Return its text, as a carried file needs it.
+def make_imports_relative(text: str) -> str:
+    """Rewrite the lines of a scheme that import from `whatwhere.encoder` as relative imports; return its text.
 
     Raises:
         ValueError: the scheme imports anything else of whatwhere, or not on a line of its own.
@@ -90,6 +88,15 @@ def relative_imports(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def check_imports(text: str) -> None:
+    """Refuse a scheme whose imports a saved model could not carry.
+
+    Raises:
+        ValueError: as `make_imports_relative`.
+    """
+    make_imports_relative(text)
+
+
 def _carried_files(schemes: Iterable[str]) -> dict[str, str]:
     """Return the text of every file to carry, by its name."""
     entry = _HERE / f"{ENTRY}.py"
@@ -99,7 +106,7 @@ def _carried_files(schemes: Iterable[str]) -> dict[str, str]:
     text = files.pop("__init__.py")
     for number, scheme in enumerate(schemes, 1):
         name = "own_scheme" if number == 1 else f"own_scheme_{number}"
-        files[f"{name}.py"] = relative_imports(scheme)
+        files[f"{name}.py"] = make_imports_relative(scheme)
         text += f"\nfrom .{name} import __name__ as _  # runs it: it registers its parts\n"
     return {**files, f"{ENTRY}.py": text}
 
@@ -145,7 +152,7 @@ class CarriedModel(PreTrainedModel):
             code: False leaves the code out, so that only `whatwhere` opens the folder.
 
         Raises:
-            ValueError: a scheme cannot be carried (see `relative_imports`).
+            ValueError: a scheme cannot be carried (see `make_imports_relative`).
         """
         # transformers sets `_auto_class` when it opens a carried copy, and would then save this class's file alone.
         type(self)._auto_class = None

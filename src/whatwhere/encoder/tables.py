@@ -154,7 +154,11 @@ class LearnedTable(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, width))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the initial values as the configuration says."""
+        """Set the rows to the start that `table_start` names; the rows of a loaded model stay.
+
+        Raises:
+            ValueError: as `read_starting_table`.
+        """
         _start(self.weight, config)
 
     def forward(self) -> Tensor:
@@ -175,7 +179,11 @@ class FixedTable(nn.Module):
             _start(self.weight, config)  # a model that is opened without drawing weights has it, too
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the values as the configuration says."""
+        """Set the rows to the start that `table_start` names; the rows of a loaded model stay.
+
+        Raises:
+            ValueError: as `read_starting_table`.
+        """
         _start(self.weight, config)
 
     def forward(self) -> Tensor:
@@ -224,7 +232,7 @@ class SinusoidalTable(nn.Module):
         return _starting_scale(config, waves)
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the initial values as the configuration says."""
+        """Set the scale to `table_scale`, or so that the root mean square is `position_initializer_range`."""
         init.constant_(self.scale, self._factor(config))
 
     def at(self, positions: Tensor) -> Tensor:
@@ -248,11 +256,9 @@ class LowRankTable(nn.Module):
         self.B = nn.Parameter(torch.empty(width, config.table_rank))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the initial values as the configuration says."""
+        """Draw A and B, normal, so that entries of A·Bᵀ have the deviation `position_initializer_range`."""
         assert config.position_initializer_range is not None
-        std = (
-            config.position_initializer_range / math.sqrt(self.A.shape[1])
-        ) ** 0.5  # of A and of B, so that A·Bᵀ has the range
+        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5
         init.normal_(self.A, std=std)
         init.normal_(self.B, std=std)
 
@@ -273,7 +279,7 @@ class FourierTable(nn.Module):
         self.log_frequency, self.phase, self.amplitude = (nn.Parameter(torch.empty((width + 1) // 2)) for _ in range(3))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the initial values as the configuration says."""
+        """Set ω, φ and a to the sinusoidal table's, with its root mean square or `table_scale`."""
         init.copy_(self.log_frequency, frequencies(self.width, torch.float64).log())
         init.zeros_(self.phase)
         init.constant_(self.amplitude, _starting_scale(config, sinusoid(self.rows, self.width, torch.float64)))
@@ -310,7 +316,11 @@ class FileTable(nn.Module):
         self.register_buffer("weight", torch.empty(rows, width))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the initial values as the configuration says."""
+        """Copy the rows of `table_file`, scaled; the rows of a loaded model stay.
+
+        Raises:
+            ValueError: as `read_starting_table`.
+        """
         if not has_loaded_numbers(self.weight):
             assert config.table_file is not None
             table = read_starting_table(config.table_file, *self.weight.shape)
@@ -328,7 +338,7 @@ class WidthMap(nn.Linear):
         super().__init__(width, model_width, bias=False)
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the initial values as the configuration says."""
+        """Draw the map, normal with deviation 1/√(width of the table), so that the spread of the table stays."""
         init.normal_(self.weight, std=self.in_features**-0.5)
 
 
@@ -350,7 +360,11 @@ class PositionTable(nn.Module):
         return vectors if self.map is None else self.map(vectors)
 
     def forward(self) -> Tensor:
-        """Return the table that the model uses: (max_position_embeddings, position_width)."""
+        """Return the table that the model uses: (max_position_embeddings, position_width).
+
+        Raises:
+            ValueError: a registered table gives another shape.
+        """
         table = self.table()
         if table.shape != self.shape:
             raise ValueError(

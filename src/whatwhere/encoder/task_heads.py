@@ -172,6 +172,9 @@ class EncoderForMaskedLM(EncoderWithHead):
             targets_only: with labels, project the labelled tokens alone to the vocabulary: `logits` (m, V) in reading
                 order. The loss is the same, for less work and memory.
             num_items_in_batch: see `EncoderWithHead`.
+
+        Raises:
+            ValueError: labels of another shape than the ids; or as `Encoder.forward`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         if labels is None:
@@ -245,7 +248,8 @@ class EncoderForSequenceClassification(EncoderWithHead):
         Args:
             labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels)
                 for several labels at once. As in transformers, `config.problem_type` says which; if unset, one label
-                means regression, and whole numbers mean classes.
+                means regression, and whole numbers mean classes. With labels the output has a `loss`: the mean
+                cross-entropy in nats, the mean squared error, or the mean binary cross-entropy in nats.
             num_items_in_batch: see `EncoderWithHead`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
@@ -281,11 +285,16 @@ class EncoderForMultipleChoice(EncoderWithHead):
         inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[ForwardOptions],
     ) -> MultipleChoiceModelOutput:
-        """Predict `logits` (b, choices) from the inputs of `Encoder.forward`, each (b, choices, n) and more.
+        """Predict `logits` (b, choices) from the inputs of `Encoder.forward`, with a choices axis behind the batch.
+
+        Token inputs are (b, choices, n), vectors (b, choices, n, semantic_size).
 
         Args:
             labels: (b,), the number of the right choice, -100 for none; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
+
+        Raises:
+            ValueError: no input, or ids without an axis of choices; or as `Encoder.forward`.
         """
         model_input = input_ids if input_ids is not None else inputs_embeds
         if model_input is None or model_input.dim() < 3:
@@ -369,6 +378,9 @@ class EncoderForQuestionAnswering(EncoderWithHead):
             start_positions, end_positions: (b,), the answer's first and last token; n or more: ignored; negative
                 numbers count as 0, as in transformers.
             num_items_in_batch: see `EncoderWithHead`. It counts answers.
+
+        Raises:
+            ValueError: one of start_positions and end_positions without the other; or as `Encoder.forward`.
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")

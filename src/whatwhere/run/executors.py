@@ -47,7 +47,7 @@ class ThisProcess:
 
     Args:
         show: Function that gets the progress of the jobs.
-        make_context: Function that returns the context in which each job runs, such as `scheme_of_job`.
+        make_context: Function that returns the context in which each job runs, such as `trust_scheme_of_job`.
     """
 
     def __init__(self, show: Show | None = None, make_context: MakeContext = nullcontext) -> None:

@@ -33,7 +33,7 @@ from ..run.hub import refuse_hub_names
 from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
 from ..run.names import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
-from ..training.scheme_settings import scheme_of_job, text_of_scheme
+from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
 from .machine import machine
 from .results import PAGE_FACTS, RECORDS, save_results
 
@@ -121,7 +121,7 @@ def _context_of_trial(command: str, scheme: str | None) -> Iterator[None]:
     if command != _last_command:
         forget_data()
         _last_command = command
-    with scheme_of_job(scheme):
+    with trust_scheme_of_job(scheme):
         yield
 
 

@@ -23,7 +23,7 @@ from ..run.hub import refuse_hub_names
 from ..run.jobs import run_jobs, show_progress
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
-from ..training.scheme_settings import scheme_of_job, text_of_scheme
+from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
 from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import Measurements, join_measurements, measure, split_analyses
@@ -76,7 +76,7 @@ def _measure_on_cluster(
         names = tuple(analysis.name for analysis in group)
         task = HeadsTask(source, inputs.context, inputs.windows, inputs.ablation_windows, names)
         jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
-    make_context = partial(scheme_of_job, text_of_scheme(scheme))
+    make_context = partial(trust_scheme_of_job, text_of_scheme(scheme))
     parts = {
         job.label: part
         for job, part in run_jobs(

@@ -30,7 +30,7 @@ from ..run.names import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
-from ..training.scheme_settings import scheme_of_job, text_of_scheme
+from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
 from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import corpus_records, measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
@@ -256,7 +256,7 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
     trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
-    make_context = partial(scheme_of_job, text_of_scheme(study.config.scheme))
+    make_context = partial(trust_scheme_of_job, text_of_scheme(study.config.scheme))
     ((_, seconds),) = run_jobs(jobs, 1, study.progress, make_context=make_context, cluster=study.cluster)
     return dict(seconds)
 
@@ -272,7 +272,7 @@ def complete_study(study: Study) -> Path:
     results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
     results.write_if_due()  # a command that was killed between measuring and drawing left none
     most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
-    make_context = partial(scheme_of_job, text_of_scheme(config.scheme))
+    make_context = partial(trust_scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
     trainings = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
     with closing(trainings):

@@ -71,6 +71,9 @@ class Muon(torch.optim.Optimizer):
             outputs equally at every width, for r < c by √(c/r) times that (Jordan et al. 2024).
         momentum: of Nesterov's kind.
         dtype: of the iterations. Processors without products of bfloat16 take some ten times as long in it.
+
+    Raises:
+        ValueError: a parameter of another number of dimensions than two, or of other rows than `rows` add up to.
     """
 
     def __init__(

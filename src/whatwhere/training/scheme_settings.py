@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from ..encoder.carry import relative_imports
+from ..encoder.carry import check_imports
 from ..encoder.registry import forget_schemes_afterwards, is_loaded, load_scheme
 from ..run.errors import UntrustedScheme
 from ..run.folder import RunFolder
@@ -20,14 +20,14 @@ _trusted_texts: set[str] = set()  # of schemes that the user gave this process
 def trust_scheme(path: Any) -> None:
     """Remember that the user gave this process a scheme, so that it may run a folder's copy of the same text.
 
-    The process remembers it until it ends; a worker forgets it at the end of its job (`scheme_of_job`).
+    The process remembers it until it ends; a worker forgets it at the end of its job (`trust_scheme_of_job`).
     """
     if isinstance(path, str | Path) and Path(path).is_file():
         _trusted_texts.add(_text_of(Path(path)))
 
 
 @contextmanager
-def scheme_of_job(text: str | None) -> Iterator[None]:
+def trust_scheme_of_job(text: str | None) -> Iterator[None]:
     """Trust the scheme of a job in the block, by its text, and forget it after: a process may do other jobs later."""
     trusted_before = set(_trusted_texts)
     if text is not None:
@@ -73,7 +73,7 @@ def use_scheme(path: Any) -> None:
     try:
         check_scheme_file(path)
         text = Path(path).read_text(encoding="utf-8")
-        relative_imports(text)  # else a training would fail when it saves its model
+        check_imports(text)  # else a training would fail when it saves its model
         if not is_loaded(text):
             try:
                 load_scheme(path)
