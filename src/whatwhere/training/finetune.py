@@ -9,13 +9,14 @@ import math
 import re
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import model_validator
 
-from ..corpus.labelled import label_names, read_labelled
+from ..corpus.labelled import LabelledTexts, label_names, read_labelled
 from ..corpus.labelled_batches import LabelledBatches
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
@@ -190,19 +191,75 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
         return summary or _train(config, run, progress)
 
 
+@dataclass(frozen=True)
+class _Input:
+    """Input of a fine-tuning: the model, its tokenizer, and labelled rows as they stand and as batches."""
+
+    model: Any
+    tokenizer: Any
+    names: list[str]
+    rows: LabelledTexts
+    dev_rows: LabelledTexts
+    data: LabelledBatches
+    dev: LabelledBatches
+
+
 def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, Any]:
     """Train in an open folder, with settings that agree with its own; return the summary."""
     rows_of_micro_batch(config, process_group_state().num_processes)  # refused before anything is read
+    training_input = _read_input(config)
+    model = training_input.model
+    dev = training_input.dev
+    facts = _data_facts(training_input.data, dev, training_input.names) | {
+        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}
+    }
+    if process_group_state().is_main_process:
+        _bind_data(run, facts | {"start": _hashes_of_start(config)})
+        accept_training(config, run, CONFIG)
+        if progress:
+            _print_notes(config, training_input, facts)
+    name = model.config.preset if isinstance(model.config, EncoderConfig) else model.config.model_type
+    trainer = Trainer(model, config, config.total_steps(len(training_input.data)), run.path)
+    trained = trainer.fit(
+        training_input.data.micro_batch,
+        run.path,
+        tokens_per_step=round(config.batch_size * training_input.data.mean_length),
+        validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),
+        label=f"{name} seed {config.seed}",
+        progress=progress,
+    )
+    low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
+    summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
+    # The last validation has read these rows, too, but it keeps counts alone, and may lie before a resume.
+    probabilities = class_probabilities(trainer, dev.in_order(config.batch_size))
+    if process_group_state().is_main_process:
+        write_predictions(run, training_input.dev_rows, training_input.names, probabilities)
+    finish_training(
+        run,
+        trainer.model_to_save(),
+        training_input.tokenizer,
+        settings=config.model_dump(),
+        summary=summary,
+        card=classifier_card,
+    )
+    trainer.accelerator.wait_for_everyone()
+    return summary
+
+
+def _read_input(config: FinetuneConfig) -> _Input:
+    """Read both tables, and open the model with their classes.
+
+    Raises:
+        ValueError: a table, the model, its tokenizer or the attention backend does not fit; or fewer rows than a batch.
+    """
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")
     opened = build_classifier(config, names)
-    model = opened.model
     tokenizer = opened.tokenizer
     check_tokenizer(tokenizer, config.start)
-    is_ours = isinstance(model.config, EncoderConfig)
-    if is_ours:
-        check_backend(config.backend, process_group_state().device, needs_gradient=True, dropout=model.config.dropout)
+    if isinstance(encoder := opened.model.config, EncoderConfig):
+        check_backend(config.backend, process_group_state().device, needs_gradient=True, dropout=encoder.dropout)
     types = opened.token_types
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
     dev_rows = read_labelled(config.dev, *columns)
@@ -210,39 +267,23 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     if len(data) < config.batch_size:
         problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
-    facts = _data_facts(data, dev, names) | {
-        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}
-    }
-    if process_group_state().is_main_process:
-        _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        accept_training(config, run, CONFIG)
-        if progress and (cut := rows_cut(facts, config.length)):
-            print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
-        if progress and (line := _negative_labels(names, rows.labels)):
-            print(line, file=sys.stderr)
-        if progress and (blank := sum(not text.strip() for text in rows.texts)):
-            print(f"{blank:,} of {len(data):,} rows have no text: they train on special tokens alone.", file=sys.stderr)
-        if progress and facts["file_hashes"]["data"] == facts["file_hashes"]["dev"]:
-            print(f"{config.dev} is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
-    trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
-    trained = trainer.fit(
-        data.micro_batch,
-        run.path,
-        tokens_per_step=round(config.batch_size * data.mean_length),
-        validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),
-        label=f"{model.config.preset if is_ours else model.config.model_type} seed {config.seed}",
-        progress=progress,
-    )
-    low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
-    summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
-    probabilities = class_probabilities(trainer, dev.in_order(config.batch_size))
-    if process_group_state().is_main_process:
-        write_predictions(run, dev_rows, names, probabilities)
-    finish_training(
-        run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card
-    )
-    trainer.accelerator.wait_for_everyone()
-    return summary
+    return _Input(opened.model, tokenizer, names, rows, dev_rows, data, dev)
+
+
+def _print_notes(config: FinetuneConfig, training_input: _Input, facts: dict[str, Any]) -> None:
+    """Tell the user on stderr of rows that are cut, blank, without a label, or trained on and measured on."""
+    rows = training_input.rows
+    if cut := rows_cut(facts, config.length):
+        hint = _length_hint(config.length, max_tokens(training_input.model.config))
+        print(f"{cut[0].upper()}{cut[1:]}.{hint}", file=sys.stderr)
+    if line := _negative_labels(training_input.names, rows.labels):
+        print(line, file=sys.stderr)
+    if blank := sum(not text.strip() for text in rows.texts):
+        print(
+            f"{blank:,} of {len(rows.texts):,} rows have no text: they train on special tokens alone.", file=sys.stderr
+        )
+    if facts["file_hashes"]["data"] == facts["file_hashes"]["dev"]:
+        print(f"{config.dev} is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
 
 
 def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -> dict[str, Any]:
@@ -250,7 +291,7 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
 
     `commonest` is the accuracy on the dev set of always naming the class that is commonest in training.
     """
-    commonest = int(np.bincount(data.labels).argmax())
+    majority_class = int(np.bincount(data.labels).argmax())
     return {
         "labels": names,
         "rows": len(data),
@@ -260,7 +301,7 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
         "dev_truncated": dev.truncated,
         "mean_length": data.mean_length,
         "longest": data.longest,
-        "commonest": float((dev.labels == commonest).mean()),
+        "commonest": float((dev.labels == majority_class).mean()),
         "sha256": data.digest(),
         "dev_sha256": dev.digest(),
     }
