@@ -20,7 +20,7 @@ from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training import finetune, pretrain
 from whatwhere.training.corpus_settings import prepare_windows
-from whatwhere.training.divergence import NotFinite, timing_message
+from whatwhere.training.divergence import NotFiniteError, timing_message
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain_settings import PretrainConfig
@@ -163,8 +163,9 @@ def test_a_run_without_a_step_is_checked_anew(text, tmp_path):
 def test_advice_on_precision_is_what_is_not_set(precision, is_advised):
     """A training in fp32 that was not finite was told to set precision=fp32."""
     config = PretrainConfig.parse({"steps": 1, "precision": precision})
-    told = timing_message(NotFinite(float("nan"), 1.0, ""), 3, "dstg", config)
+    told = timing_message(NotFiniteError(float("nan"), 1.0, ""), 3, "dstg", config)
     assert "learning_rate=" in told and ("precision=fp32" in told) == is_advised
+    assert "--out" not in told  # nothing has trained: the same folder begins anew
 
 
 @pytest.mark.whole
@@ -177,7 +178,7 @@ def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"model.vocab_size=8, but the tokenizer has"):
         pretrain.pretrain(PretrainConfig.parse(small), tmp_path / "run", progress=False)
     bad = PretrainConfig.parse({**common, "minutes": 1})
-    with mock.patch.object(Trainer, "step", side_effect=NotFinite(float("nan"), 1.0, "")):
+    with mock.patch.object(Trainer, "step", side_effect=NotFiniteError(float("nan"), 1.0, "")):
         with pytest.raises(ValueError, match="not finite|is nan"):
             pretrain.pretrain(bad, tmp_path / "run", progress=False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["corpus"]

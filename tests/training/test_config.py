@@ -12,7 +12,7 @@ from whatwhere.encoder import PRESETS
 from whatwhere.run.files import parse_yaml
 from whatwhere.run.folder import RunFolder
 from whatwhere.study.study_settings import StudyConfig
-from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
+from whatwhere.training.pretrain_settings import PretrainConfig, make_curriculum
 from whatwhere.training.recipes import SIZE_DEFAULTS, defaults_of
 from whatwhere.training.scheme_settings import trust_scheme
 from whatwhere.training.training_keys import LoopConfig
@@ -324,14 +324,17 @@ def test_a_curriculum_doubles_its_pieces():
             ids = torch.arange(5, 45).repeat(3, 1)
             return {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids), "position_ids": ids - 5}
 
-    batch_of_micro_step = curriculum(config, Whole(), 12)
+    batch_of_micro_step = make_curriculum(config, Whole(), 12)
     widths = [batch_of_micro_step(part, 4, 0, 1)["input_ids"].shape[1] for part in range(24)]
     assert widths == [8] * 6 + [16] * 6 + [32] * 6 + [40] * 6 and asked == [(part, 4, 0, 1) for part in range(24)]
-    batch_of_micro_step = curriculum(config, Whole(), 5)  # micro-batches of one step were cut into unequal pieces
+    batch_of_micro_step = make_curriculum(config, Whole(), 5)  # micro-batches of one step were cut into unequal pieces
     widths = [batch_of_micro_step(part, 4, 0, 1)["input_ids"].shape[1] for part in range(10)]
     assert widths == [8] * 4 + [16] * 2 + [32] * 2 + [40] * 2
     whole = Whole().micro_batch
-    assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(micro_batch=whole), 12) is whole
+    assert (
+        make_curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(micro_batch=whole), 12)
+        is whole
+    )
     with pytest.raises(ValueError, match="first_length must be below length=40; got 40"):
         PretrainConfig.parse({"steps": 12, "length": 40, "first_length": 40})
 

@@ -189,7 +189,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file
         torch.manual_seed(0)
         model = ww.EncoderForMaskedLM(model_config)
         trainer = Trainer(model, config, 1)
-        batches = trainer.micro_batches(make_batches(config, windows, "train", model_config).micro_batch, 0)
+        batches = trainer.make_micro_batches(make_batches(config, windows, "train", model_config).micro_batch, 0)
         assert len(batches) == accumulate
         trainer.optimizers = []  # the step leaves the gradients as they are
         loss, norm = trainer.step(0, batches)

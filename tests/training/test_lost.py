@@ -82,7 +82,10 @@ def test_a_lost_log_is_said_and_stops_no_run(asked, windows, trained, capsys):
     (trained / "log.jsonl").unlink()
     summary = pretrain(asked, trained, windows=windows)
     assert summary["tokens_per_second"] is None and summary["validation_loss"] == expected["validation_loss"]
-    assert "log.jsonl lacks the steps up to 30: its curves begin there" in capsys.readouterr().err
+    assert (
+        "log.jsonl has no lines up to step 30. Restore it, or accept curves that begin after step 30."
+        in capsys.readouterr().err
+    )
     assert "not known: the log of the training was lost" in (trained / "README.md").read_text()
 
 

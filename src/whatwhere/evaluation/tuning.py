@@ -128,7 +128,7 @@ def tune(
         predict: predicts each row; default: `predictions`, of a classifier or of a model with one number for an output.
 
     Raises:
-        NotFinite: the loss or the gradient is no finite number.
+        NotFiniteError: the loss or the gradient is no finite number.
     """
     a_pass = max(1, len(data) // setting.batch_size)
     steps = max(1, round(recipe.epochs * a_pass))
@@ -144,7 +144,7 @@ def tune(
     waited = [0] * 3
     began = time.perf_counter()
     for step in range(steps):
-        trainer.step(step, trainer.micro_batches(data.micro_batch, step))
+        trainer.step(step, trainer.make_micro_batches(data.micro_batch, step))
         if (step + 1) % every and step + 1 < steps:
             continue
         predictions_now = predict(trainer, dev, config.batch_size)

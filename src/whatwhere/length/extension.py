@@ -482,7 +482,7 @@ def adapt(
 
     Raises:
         ValueError: no table to train, or fewer windows than a step has.
-        NotFinite: the loss or the gradient is no finite number.
+        NotFiniteError: the loss or the gradient is no finite number.
     """
     check_enough(texts)
     tables = {name: p for name, p in model.named_parameters() if "position_embeddings." in name}
@@ -506,7 +506,7 @@ def adapt(
     ours = model.config.model_type == EncoderConfig.model_type
     losses = []
     for step in range(steps):
-        parts = trainer.micro_batches(batches.micro_batch, step)
+        parts = trainer.make_micro_batches(batches.micro_batch, step)
         if not ours:  # others count for themselves, RoBERTa from 2
             parts = [{key: rows for key, rows in part.items() if key != "position_ids"} for part in parts]
         loss, _ = trainer.step(step, parts)

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from ..corpus.paths import check_corpus
 from ..models.preset_table import check_preset
 from ..run.settings import StrictConfig
-from ..training.training_keys import MODEL, CorpusKeys, PretrainKeys, SchemeKeys
+from ..training.training_keys import MODEL_HELP, CorpusKeys, PretrainKeys, SchemeKeys
 
 ALL_PRESETS = "all"
 # Keys of a training that a study decides itself, and what to give instead.
@@ -151,7 +151,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
 class HeadsConfig(StrictConfig):
     """Settings of a look into one model: what the model reads, and how much of it."""
 
-    model: str = Field(description=MODEL)
+    model: str = Field(description=MODEL_HELP)
     corpus: str | None = Field(
         None,
         description="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part "

@@ -13,7 +13,7 @@ from ..corpus import Windows
 from ..encoder import EncoderForMaskedLM
 from ..run.progress import Progress
 from .distance_entropy import penalize_entropy
-from .divergence import NotFinite, timing_message
+from .divergence import NotFiniteError, timing_message
 from .environment import process_group_state
 from .loop import Trainer
 from .pretrain_settings import PretrainConfig, make_batches
@@ -37,12 +37,12 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     trainer = Trainer(model, silent, TIMED_STEPS + 1)
     times = []
     for index in range(TIMED_STEPS + 1):
-        micro_batches = trainer.micro_batches(batches.micro_batch, index)
+        micro_batches = trainer.make_micro_batches(batches.micro_batch, index)
         began = time.perf_counter()
         try:
             with penalize_entropy(model, config.entropy_weight):
                 trainer.step(index, micro_batches)
-        except NotFinite as error:
+        except NotFiniteError as error:
             raise ValueError(timing_message(error, index + 1, config.preset, config)) from None
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])  # the first warms up

@@ -60,12 +60,14 @@ class Checkpointer:
         return folders[-1] if folders else None
 
     def load(self) -> int | None:
-        """Restore model, optimizers, random generators and logger from the newest one that is whole and has them all.
+        """Restore model, optimizers, random generators and logger from the newest whole checkpoint.
+
+        It must have the states of the optimizers, too.
 
         Newer checkpoints that are broken are named on stderr; `drop_later_than` then removes them.
 
         Returns:
-            Step of the checkpoint; None, and nothing changes, where there is none, or one of step 0 that is of no use.
+            Step of the checkpoint. None, and nothing changes, where there is none, or an unusable checkpoint of step 0.
 
         Raises:
             ValueError: a checkpoint after step 0 exists, and none is whole; the checkpoint is of another model; or the

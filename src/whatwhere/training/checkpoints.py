@@ -208,7 +208,9 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest checkpoint that a training can resume from, or None, and what damages each newer one.
+    """Return the newest checkpoint that a training can resume from, or None, and the messages on newer ones.
+
+    There is one message for each damaged newer checkpoint.
 
     A checkpoint without the states of optimizers is whole, but no training resumes from it.
     """

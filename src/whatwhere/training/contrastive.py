@@ -23,7 +23,7 @@ from ..run.files import write_json
 from ..run.folder import RunFolder
 from ..run.names import SUMMARY
 from ..run.progress import Progress
-from .divergence import NotFinite
+from .divergence import NotFiniteError
 from .loop import Trainer
 from .training_keys import LoopConfig
 
@@ -49,18 +49,18 @@ def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE)
 class ContrastiveEncoder(nn.Module):
     """Encoder whose output is the contrastive loss of a batch that it reads twice, under two draws of dropout."""
 
-    def __init__(self, body: Any, pooling: str) -> None:
+    def __init__(self, encoder: Any, pooling: str) -> None:
         super().__init__()
-        self.body = body
+        self.encoder = encoder
         self.pooling = pooling
-        self.config = body.config
-        self.set_attn_implementation = body.set_attn_implementation
+        self.config = encoder.config
+        self.set_attn_implementation = encoder.set_attn_implementation
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
         """Return the contrastive loss of sentences (b, n), each of which is read twice."""
         ids = torch.cat([input_ids] * 2)
         mask = torch.cat([attention_mask] * 2)
-        hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         one, two = pooled(hidden, mask, self.pooling, getattr(self.config, "position_size", 0)).chunk(2)
         return SimpleNamespace(loss=contrastive_loss(one, two))
 
@@ -137,7 +137,7 @@ def zero_dropout_settings(config: Any) -> list[str]:
 
 
 def train_contrastive(
-    body: Any,
+    encoder: Any,
     tokenizer: PreTrainedTokenizerFast,
     text: Windows | Source,
     pooling: str,
@@ -151,7 +151,13 @@ def train_contrastive(
     training has no head over the vector: it trains the vector of `pooling` itself.
 
     Args:
+        pooling: as `models.sentence.pooled`: "mean", "cls", "semantic" or "position".
         seed: of the dropout and of the order of the sentences. The set of sentences does not depend on it.
+        progress: function that is called after each step.
+
+    Returns:
+        The settings; `sentences`, the number read from; `loss_first` and `loss_last`, mean contrastive losses in nats
+        of the first and the last tenth of the steps; `learning_rate`, the peak; `seconds`.
 
     Raises:
         ValueError: as `collect_sentences`; the loss or the gradient is not finite.
@@ -160,16 +166,16 @@ def train_contrastive(
     assert isinstance(tokenizer.pad_token_id, int)
     data = SentenceBatches(rows, tokenizer.pad_token_id, seed)
     torch.manual_seed(seed)
-    rate = RATE * 768 / body.config.hidden_size
+    rate = RATE * 768 / encoder.config.hidden_size
     settings = {"batch_size": SENTENCES, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
     settings |= {"schedule": "linear", "minimum_learning_rate_ratio": 0.0, "betas": (0.9, 0.999)}
-    trainer: Any = Trainer(ContrastiveEncoder(body, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
+    trainer: Any = Trainer(ContrastiveEncoder(encoder, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
     losses = []
     began = time.perf_counter()
     for index in range(steps):
         try:
-            losses.append(trainer.step(index, trainer.micro_batches(data.micro_batch, index))[0])
-        except NotFinite as error:
+            losses.append(trainer.step(index, trainer.make_micro_batches(data.micro_batch, index))[0])
+        except NotFiniteError as error:
             advice = "The encoder may be damaged: try it by `whatwhere predict`"
             raise ValueError(f"{error} at step {index + 1} of contrastive training. {advice}.") from None
         progress(index + 1, steps, "contrastive", f"loss {losses[-1]:.3f}")
@@ -186,10 +192,10 @@ def train_contrastive(
     }
 
 
-def save_encoder(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
+def save_encoder(encoder: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
     """Write an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
     with RunFolder.create(out, "model") as folder:
-        body.save_pretrained(folder)
+        encoder.save_pretrained(folder)
         save_tokenizer(tokenizer, folder)
         write_sentence_transformer(folder, facts["pooling"])
         write_json(folder / SUMMARY, facts)

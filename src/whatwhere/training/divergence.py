@@ -9,7 +9,7 @@ from torch import Tensor
 from .training_keys import LoopConfig
 
 
-class NotFinite(ValueError):
+class NotFiniteError(ValueError):
     """Error for a step whose loss or gradient is not finite, raised before weights change.
 
     `parameters` names a few parameters, or gradients, that are not finite.
@@ -21,7 +21,7 @@ class NotFinite(ValueError):
 
 
 def step_message(
-    error: NotFinite, step: int, label: str, config: LoopConfig, batch: Path, checkpoint: Path | None
+    error: NotFiniteError, step: int, label: str, config: LoopConfig, batch: Path, checkpoint: Path | None
 ) -> str:
     """Say which step was not finite, what to change, and which files are left.
 
@@ -33,7 +33,7 @@ def step_message(
     place = f"step {step} of {label}"
     if error.parameters:
         place += f", in {error.parameters}"
-    advice = _rate_hint(config)
+    advice = f"{_rate_hint(config)}, in another --out"
     if step == 1:
         advice = (
             "The first step failed, so the start weights, the data or the scheme are at fault. "
@@ -42,8 +42,11 @@ def step_message(
     return f"{error} at {place}. {advice}; {_checkpoint_hint(checkpoint)}, and the step's batch in {batch}."
 
 
-def timing_message(error: NotFinite, step: int, label: str, config: LoopConfig) -> str:
-    """Say that a step that was only timed is not finite, and what to change; arguments as for `step_message`."""
+def timing_message(error: NotFiniteError, step: int, label: str, config: LoopConfig) -> str:
+    """Say that a step that was only timed is not finite, and what to change; arguments as for `step_message`.
+
+    Nothing is trained yet, so the same folder begins anew.
+    """
     return f"{error} at step {step} of timing {label}. {_rate_hint(config)}."
 
 
@@ -51,7 +54,7 @@ def weights_message(parameters: str, step: int, label: str, config: LoopConfig, 
     """Name the weights that are not finite after a step; arguments as for `step_message`."""
     if step == 0:
         return f"The start weights of {label} are not finite: {parameters}. Use a complete copy, or mend the scheme."
-    advice = f"{_rate_hint(config)}; {_checkpoint_hint(checkpoint)}"
+    advice = f"{_rate_hint(config)}, in another --out; {_checkpoint_hint(checkpoint)}"
     return f"Step {step} of {label} left {parameters} not finite. {advice}."
 
 
@@ -66,7 +69,7 @@ def batch_arrays(micro_batches: Sequence[dict[str, Tensor]]) -> dict[str, np.nda
 
 def _rate_hint(config: LoopConfig) -> str:
     exact = "" if config.precision == "fp32" else " or --set precision=fp32"
-    return f"Lower --set learning_rate= (now {config.learning_rate:g}){exact}, in another --out"
+    return f"Lower --set learning_rate= (now {config.learning_rate:g}){exact}"
 
 
 def _checkpoint_hint(checkpoint: Path | None) -> str:

@@ -14,7 +14,7 @@ from accelerate.tracking import get_available_trackers
 def process_group_state() -> PartialState:
     """Return the state of the launcher's process group, with this process's rank; the first call joins the group.
 
-    Without CUDA they communicate by gloo.
+    Without CUDA the processes communicate by gloo.
     """
     # The main process may make the windows of a large text for hours while the others wait.
     patience: dict[str, Any] = {"timeout": timedelta(days=7)} if int(os.environ.get("WORLD_SIZE", "1")) > 1 else {}

@@ -60,7 +60,9 @@ class Logger:
         self.history = [line for line in step_lines(self.path) if line["step"] <= step]
         if step and not self.history:
             self.setup.accelerator.print(
-                f"{self.path} lacks the steps up to {step:,}: its curves begin there", file=sys.stderr
+                f"{self.path} has no lines up to step {step:,}. Restore it, or accept curves that begin after step "
+                f"{step:,}.",
+                file=sys.stderr,
             )
 
     def open(self) -> None:

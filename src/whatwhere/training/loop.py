@@ -20,7 +20,7 @@ from ..run.memory import TRIM_EVERY, trim_heap
 from ..run.progress import Progress, progress_bar
 from ..run.signals import Stopped, defer_stop
 from .checkpointer import Checkpointer
-from .divergence import NotFinite, step_message
+from .divergence import NotFiniteError, step_message
 from .environment import warn_of_single_process
 from .logger import Logger
 from .optimizers import learning_rate_factor
@@ -91,7 +91,7 @@ class Trainer(TrainingSetup):
                     micro_batches = next(batches)
                 try:
                     loss, gradient_norm = self.step(step - 1, micro_batches)
-                except NotFinite as error:
+                except NotFiniteError as error:
                     file = logger.write_batch(micro_batches)
                     message = step_message(error, step, label, self.config, file, checkpointer.newest_folder())
                     raise ValueError(message) from None
@@ -126,15 +126,15 @@ class Trainer(TrainingSetup):
     def _prefetch(self, make_micro_batch: MicroBatchFunction, start: int) -> Generator[list[MicroBatch]]:
         """Yield the batches of the steps that follow `start` steps; a thread makes the next while a step is taken."""
         with ThreadPoolExecutor(1) as thread:
-            upcoming = thread.submit(self.micro_batches, make_micro_batch, start)
+            upcoming = thread.submit(self.make_micro_batches, make_micro_batch, start)
             for index in range(start, self.steps):
                 micro_batches = upcoming.result()
                 if index + 1 < self.steps:
-                    upcoming = thread.submit(self.micro_batches, make_micro_batch, index + 1)
+                    upcoming = thread.submit(self.make_micro_batches, make_micro_batch, index + 1)
                 yield micro_batches
 
-    def micro_batches(self, make_micro_batch: MicroBatchFunction, index: int) -> list[MicroBatch]:
-        """Return this process's micro-batches of the batch that step `index`, counted from 0, reads.
+    def make_micro_batches(self, make_micro_batch: MicroBatchFunction, index: int) -> list[MicroBatch]:
+        """Make this process's micro-batches of the batch that step `index`, counted from 0, reads.
 
         The union over all processes is the same windows, whatever the number of processes and of micro-batches.
         """
@@ -154,20 +154,20 @@ class Trainer(TrainingSetup):
 
         Args:
             index: of the step, from 0; the learning rate depends on it.
-            micro_batches: this process's, as `micro_batches` returns them.
+            micro_batches: this process's, as `make_micro_batches` returns them.
 
         Returns:
             The loss in nats, and the norm before clipping.
 
         Raises:
-            NotFinite: the loss or the gradient is not finite; the weights are as before.
+            NotFiniteError: the loss or the gradient is not finite; the weights are as before.
         """
         loss = self._compute_gradient(micro_batches)
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         gradient_norm = float(gather_whole(norm))
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
-            raise NotFinite(loss, gradient_norm, not_finite(self.model))
+            raise NotFiniteError(loss, gradient_norm, not_finite(self.model))
         torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
         factor = learning_rate_factor(index, self.config, self.steps)
         for optimizer in self.optimizers:

@@ -41,8 +41,8 @@ def save_model(
 
     Args:
         code: with the code that opens it where this package is not installed.
-        metadata: texts for the head of every weights file.
-        one_file: also weights of more than 50 GB, which transformers divides.
+        metadata: texts for the header of every weights file.
+        one_file: True: write one file, even above 50 GB, where transformers would divide the weights.
 
     Raises:
         OSError: the disk is full or not writable.

@@ -20,7 +20,7 @@ from .distance_entropy import penalize_entropy
 from .environment import process_group_state
 from .loop import Trainer
 from .optimizers import expected_table_drift
-from .pretrain_settings import PretrainConfig, curriculum, make_batches
+from .pretrain_settings import PretrainConfig, make_batches, make_curriculum
 from .training_folder import (
     accept_training,
     finish_training,
@@ -65,7 +65,7 @@ def pretrain(
     if CONFIG not in before.listed_files() or not has_trained_steps(before):
         config.check()
     with open_training(out, KIND) as run:
-        config = _resume_budget(config, run, is_silent=not progress)
+        config = _fix_steps(config, run, is_silent=not progress)
         changeable = () if windows is None else ("corpus", "tokenizer")
         config = resume_or_begin_anew(config, run, CONFIG, changeable)
         summary = finished_summary(run)
@@ -77,8 +77,11 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows: Path, progre
     return pretrain(config, out, windows=Windows(windows), progress=progress)
 
 
-def _resume_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
-    """Return the settings with a budget of tokens as steps, and one of minutes, too, once the run has saved steps."""
+def _fix_steps(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
+    """Return the settings with tokens turned into steps.
+
+    For a run with saved steps, take the saved number of steps in place of minutes, and tell the user.
+    """
     config = config.in_steps()
     if config.minutes is None or CONFIG not in run.listed_files() or not has_trained_steps(run):
         return config
@@ -120,7 +123,7 @@ def _train(
     trainer = Trainer(model, config, steps, run.path)
     with penalize_entropy(model, config.entropy_weight):
         facts = trainer.fit(
-            curriculum(config, batches, steps),
+            make_curriculum(config, batches, steps),
             run.path,
             tokens_per_step=config.batch_size * config.length,
             validator=_make_validator(trainer, config, windows, model_config),

@@ -145,8 +145,8 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
     )
 
 
-def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> MicroBatchFunction:
-    """Return the function that makes the batches of `steps` steps, cut into parts as `first_length` asks.
+def make_curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> MicroBatchFunction:
+    """Make the function that makes the batches of `steps` steps, cut into parts as `first_length` asks.
 
     Parts double in length in each equal part of the steps; in the last part the windows are whole.
     """

@@ -14,10 +14,10 @@ from ..models.preset_table import check_preset, encoder_fields
 from ..run.reference import check_model_name
 from ..run.settings import Count, Share, StrictConfig
 
-InnerShare = Annotated[float, Field(gt=0, lt=1)]
+OpenShare = Annotated[float, Field(gt=0, lt=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 BUDGET = ("steps", "tokens", "minutes")  # keys of which a pretraining takes one
-MODEL = (
+MODEL_HELP = (
     "A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
     "`reference`, the one that comes with the package (a folder of that name here is ./reference)."
 )
@@ -102,7 +102,7 @@ class CorpusKeys(StrictConfig):
         description="Pieces of a document that does not run on: first (as DSTG's code truncates), all, or auto (first "
         "where that is enough text).",
     )
-    held_out: InnerShare = Field(0.05, description="Share of the documents kept from training.")
+    held_out: OpenShare = Field(0.05, description="Share of the documents kept from training.")
     workers: Count | None = Field(
         None, description="Processes that tokenise.", json_schema_extra={"default": "one a core"}
     )
@@ -228,7 +228,7 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
         description="Budget in minutes of training, turned into steps once, by timing; stderr says first how many "
         "steps they buy.",
     )
-    mask_rate: InnerShare = Field(0.2, description="Share of the tokens that is predicted.")
+    mask_rate: OpenShare = Field(0.2, description="Share of the tokens that is predicted.")
     masking: Literal["all", "80-10-10"] = Field(
         "all", description="What replaces a token to predict: all, always [MASK]; 80-10-10, as BERT."
     )
@@ -282,7 +282,7 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
     """The keys of a fine-tuning for sequence classification."""
 
     steps: Count | None = Field(None, description="Budget in optimizer steps, instead of epochs.")
-    start: str = Field(description=f"{MODEL} Its weights, configuration and tokenizer are taken.")
+    start: str = Field(description=f"{MODEL_HELP} Its weights, configuration and tokenizer are taken.")
     from_scratch: bool = Field(False, description="Take configuration and tokenizer of START, weights anew.")
     model: dict[str, Any] = Field({}, description="Fields of the encoder that override the folder's, e.g. dropout.")
     data: str = Field(

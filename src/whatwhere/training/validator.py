@@ -19,7 +19,11 @@ class Validator:
         batches: Callable[[], Iterable[MicroBatch]],
         more_values: MoreValues = lambda right, labels: {},
     ) -> None:
-        """batches: the held-out ones, always the same, with `labels` (-100 is none). more_values: what else to log."""
+        """Store the batches.
+
+        batches: function that returns the same held-out batches at each call, with `labels` (-100 is none).
+        more_values: function of the labels predicted right and of all labels; it returns what else to log.
+        """
         self.setup = setup
         self.batches = batches
         self.more_values = more_values
