@@ -366,6 +366,26 @@ class Attention(nn.Module):
 
         streams: (b, n, d_stream). values: (b, h, n, sum of d_stream / heads).
         """
+        product, values = self._project_streams(streams, inputs)
+        pair_terms: dict[str, Tensor] = {}
+        if self.pair_terms is not None:
+            distance = inputs.distance_or_bucket
+            assert distance is not None
+            pair_inputs = PairInputs(distance, inputs.term_positions, inputs.allowed, inputs.distance_vectors)
+            product.q["semantic"], pair_terms = self.pair_terms(
+                product.q["semantic"], product.k["semantic"], pair_inputs
+            )
+        if inputs.position_query_key is not None:
+            product.q["absolute"], product.k["absolute"] = inputs.position_query_key
+            if product.ahead is not None:
+                product.ahead.q["absolute"], product.ahead.k["absolute"] = inputs.position_query_key
+        products = [product]
+        if not (self.joint or product.ahead is not None or inputs.position_query_key is not None):
+            products = [Product({name: product.q[name]}, {name: product.k[name]}) for name in product.q]
+        return products, self._collect_biases(inputs, pair_terms), self._split_into_heads(values)
+
+    def _project_streams(self, streams: tuple[Tensor, ...], inputs: AttentionInputs) -> tuple[Product, list[Tensor]]:
+        """Return queries and keys of all streams, turned by the rotation, and the values (b, n, d_stream) of each."""
         queries = {}
         keys = {}
         ahead_queries = {}
@@ -386,23 +406,9 @@ class Attention(nn.Module):
             queries[name] = q
             keys[name] = k
             values.append(v)
-        pair_terms: dict[str, Tensor] = {}
-        if self.pair_terms is not None:
-            distance = inputs.distance_or_bucket
-            assert distance is not None
-            pair_inputs = PairInputs(distance, inputs.term_positions, inputs.allowed, inputs.distance_vectors)
-            queries["semantic"], pair_terms = self.pair_terms(queries["semantic"], keys["semantic"], pair_inputs)
-        if inputs.position_query_key is not None:
-            queries["absolute"], keys["absolute"] = inputs.position_query_key
-            ahead_queries["absolute"], ahead_keys["absolute"] = inputs.position_query_key
-        ahead = None
-        if inputs.is_ahead is not None:
-            ahead = ProductForKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead)
-        if self.joint or ahead is not None or inputs.position_query_key is not None:
-            products = [Product(queries, keys, ahead)]
-        else:
-            products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
-        return products, self._collect_biases(inputs, pair_terms), self._split_into_heads(values)
+        if inputs.is_ahead is None:
+            return Product(queries, keys), values
+        return Product(queries, keys, ProductForKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead)), values
 
     def _collect_biases(self, inputs: AttentionInputs, pair_terms: dict[str, Tensor]) -> list[Bias]:
         """Return the biases that all layers share, then this layer's own, then the pair terms (b or 1, h, n, n)."""
