@@ -15,7 +15,7 @@ NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who"
 SHOWN = ("claims", "report/figures")
 # A function's docstring begins with one of these. A new verb is welcome; a noun is not.
 VERBS = set(
-    "Add Answer Append Apply Approximate Arrange Ask Average Build Change Choose Close Collect Compare Compose "
+    "Add Admit Answer Append Apply Approximate Arrange Ask Average Build Change Choose Close Collect Compare Compose "
     "Compute Connect Continue Copy Count Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract "
     "Fetch Find Fine-tune Fit Flatten Flush Forget Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join "
     "Judge Keep Lay Leave Let Limit List Load Lock Log Look Make Map Mark Mask Measure Merge Move Name Normalise "

@@ -148,7 +148,7 @@ def test_two_spellings_of_a_path_are_one(tmp_path, monkeypatch):
         bound(tmp_path / "run", text="runs/b")
     config = GlueConfig.parse({"models": ["runs/a"], "recipe": "dstg"})
     again = GlueConfig.parse({"models": ["./runs/a/"], "recipe": "dstg"})
-    assert again.add_to(config).models == ["runs/a"]
+    assert again.join_earlier(config).models == ["runs/a"]
 
 
 def test_changed_or_foreign_settings_are_refused(tmp_path):

@@ -181,7 +181,7 @@ def test_workers_with_a_gpu_take_turns(light, tmp_path):
     """Where workers declare GPU=1 they alone get jobs, one at a time each; no GPU is needed to see that."""
     wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1"))
     with connect(str(light.file), tmp_path / "out") as connected, lock(tmp_path / "out"):
-        assert connected.slots() == 1 < len(workers_of(connected.client))
+        assert connected.admit_workers() == 1 < len(workers_of(connected.client))
         found = list(results(connected, [Job("rest", rest, (0.2,))] * 4))
     assert {pid for pid, *_ in found} <= processes_of(light.workers[-1])
     times = sorted(found, key=lambda result: result[1])
@@ -195,7 +195,7 @@ def test_refused_worker_with_a_gpu_stops_nobody(light, connected, tmp_path, capf
     (tmp_path / "other.py").write_text(OTHER_VERSION)
     wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1", "--preload", str(tmp_path / "other.py")))
     refused = light.workers.pop()
-    assert connected.slots() == len(workers_of(connected.client)) - 1
+    assert connected.admit_workers() == len(workers_of(connected.client)) - 1
     ((pid, *_),) = results(connected, [Job("rest", rest, (0.1,))])
     assert pid not in processes_of(refused)
     end(refused)
@@ -231,11 +231,11 @@ def test_scheduler_lost_between_two_uses_is_one_line(tmp_path):
     (tmp_path / "out").mkdir()
     with DaskCluster(tmp_path, 1, "--no-nanny") as cluster:
         with connect(str(cluster.file), tmp_path / "out") as connected, lock(tmp_path / "out"):
-            assert connected.slots() == 1
+            assert connected.admit_workers() == 1
             end(cluster.scheduler)
             wait_for(lambda: connected.client.status != "running")
             with pytest.raises(OSError, match="^The scheduler at .* is gone. Finished work and checkpoints stay"):
-                connected.slots()
+                connected.admit_workers()
             with pytest.raises(OSError, match="^The scheduler at .* is gone"):
                 list(results(connected, [Job("rest", rest, (0.1,))]))
 
@@ -305,7 +305,7 @@ def test_command_without_a_usable_worker_is_refused(cluster, monkeypatch, tmp_pa
     monkeypatch.setattr(admission, "code_versions", lambda: ((program[0], "9.9"), *others))
     with connect(str(cluster.file), tmp_path) as connected, lock(tmp_path):
         with pytest.raises(ValueError, match=r"this command has whatwhere 9\.9: .* \(2 more\)\.$") as refused:
-            connected.slots()
+            connected.admit_workers()
     assert "\n" not in str(refused.value)
 
 

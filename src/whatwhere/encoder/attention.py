@@ -380,6 +380,7 @@ class Attention(nn.Module):
             if product.ahead is not None:
                 product.ahead.q["absolute"], product.ahead.k["absolute"] = inputs.position_query_key
         products = [product]
+        # A product for each stream, where no table of positions and no second rotation joins a stream's own.
         if not (self.joint or product.ahead is not None or inputs.position_query_key is not None):
             products = [Product({name: product.q[name]}, {name: product.k[name]}) for name in product.q]
         return products, self._collect_biases(inputs, pair_terms), self._split_into_heads(values)

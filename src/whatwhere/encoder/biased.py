@@ -79,7 +79,7 @@ class _WeightInputs(NamedTuple):
 
 
 class _Tile(NamedTuple):
-    """Examples, heads and queries whose weights are computed at once."""
+    """Examples, heads and queries whose weights are computed at once: an index into (b, h, n, d)."""
 
     examples: slice
     heads: slice

@@ -86,14 +86,14 @@ class EncoderConfig(PretrainedConfig):
         untied: "position" adds the term pU_Q·pU_K (TUPE eq. 7) to the scores, "crossed" all four products of words and
             positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
         absolute_skips_special: pairs with a special token have no score of the position stream (DSTG eq. 2).
-        reset: [CLS] is untied (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each"
-            both separately (its published code).
+        reset: [CLS] has scores of its own (TUPE eq. 9): "sum" resets absolute and relative correlation together (the
+            paper), "each" both separately (its published code).
         table_width: width of the table if a learned linear map brings it to the model's.
         table_rank: rank of a `low_rank` table.
         table_file: .npy file or model folder of an `mds` table, whose rows are scaled.
         table_start: how a `learned` table begins, and all that a `fixed` one ever is: "random", "smooth", "half-turn",
             "sinusoidal", "zeros", or the rows of a .npy file or a model folder as they are.
-        table_scale: factor of a table by a formula or of `mds`, or of the waves that another starts from; None: these
+        table_scale: factor of a table by a formula or of `mds`, or of the waves of `table_start`; None: waves
             have the root mean square `position_initializer_range`, and a half turn has the factor 0.1.
         input_kernel: odd number of taps of a depthwise convolution over what enters the first block, added to it
             (`InputConvolution`), which reads neighbours in the row; 0: none.

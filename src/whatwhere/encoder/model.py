@@ -340,8 +340,7 @@ class Encoder(EncoderPreTrainedModel):
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = None
         if self.position_embeddings is not None and self.untied is None:
-            # Swapped rows (tests) and other tables come in by a replaced `position_table`, which is None where rows are
-            # places in a segment.
+            # Tests replace `position_table` to swap rows; it is None where rows are places in a segment.
             table = self.position_embeddings() if self.config.bilevel else self.position_table()
         if table is not None and self.position_embeddings is not None:
             if table_rows.is_floating_point():

@@ -50,7 +50,7 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         """Spell a model that is given again as before, so that it counts as the same."""
         return [plain_path(model) for model in models]
 
-    def add_to(self, saved: Self) -> Self:
+    def join_earlier(self, saved: Self) -> Self:
         """Return these settings with the values of the saved lists before their own.
 
         What was switched on stays on. Keys of `EMPTY_IS_ALL` are empty where either side is.

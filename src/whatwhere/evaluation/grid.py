@@ -29,10 +29,10 @@ class GridConfig(GridKeys, EvaluationConfig):
         """Number of seeds: the one given, or the recipe's."""
         return self.seeds or self.RECIPES[self.recipe].seeds
 
-    def add_to(self, saved: Self) -> Self:
+    def join_earlier(self, saved: Self) -> Self:
         """Return these settings with the saved values before their own, and at least as many seeds."""
         fewer = self.how_many_seeds < saved.how_many_seeds
-        return super().add_to(saved).model_copy(update={"seeds": saved.how_many_seeds} if fewer else {})
+        return super().join_earlier(saved).model_copy(update={"seeds": saved.how_many_seeds} if fewer else {})
 
     @property
     def settings(self) -> list[Setting]:

@@ -57,9 +57,9 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         return {"tasks": [ENGLISH] if values.get("data") is None else list(LOCAL), **values}
 
-    def add_to(self, saved: Self) -> Self:
+    def join_earlier(self, saved: Self) -> Self:
         """Return these settings with the saved values before their own, and at least as many seeds."""
-        return super().add_to(saved).model_copy(update={"seeds": max(self.seeds, saved.seeds)})
+        return super().join_earlier(saved).model_copy(update={"seeds": max(self.seeds, saved.seeds)})
 
     @model_validator(mode="after")
     def _seeded(self) -> "MtebConfig":

@@ -12,7 +12,7 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from ..encoder import EncoderConfig
 from ..run.files import read_object, read_yaml
-from ..run.names import TRAININGS
+from ..run.names import TRAINING_SETTINGS
 
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
 EXTENSION = "extension.json"  # in a copy: how it was made
@@ -184,7 +184,7 @@ def settings_of_training(folder: Path) -> dict[str, Any]:
     runs = [folder]
     if folder.parent.name == "checkpoints":
         runs.append(folder.parent.parent)
-    settings = [run / name for run in runs for name in TRAININGS]
+    settings = [run / name for run in runs for name in TRAINING_SETTINGS]
     path = next((path for path in settings if path.is_file()), None)
     saved = read_yaml(path) if path is not None else {}
     if not isinstance(saved, dict):

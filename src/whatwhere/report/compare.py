@@ -12,7 +12,7 @@ from typing import Any
 
 from ..records.metrics import unit
 from ..records.record import Arrays, Record
-from ..run.names import STUDY
+from ..run.names import STUDY_SETTINGS
 from . import how, ledger, pages
 from .figure import Table, row
 from .loaded_run import CORPUS, ArrayFiles, Run, Tables, load_run, page_kind
@@ -45,7 +45,7 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
         if (before := studies_by_path.setdefault(folder.resolve(), folder)) is not folder:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
         if (kind := page_kind(folder)) != "study":
-            if not kind and (folder / STUDY).is_file():
+            if not kind and (folder / STUDY_SETTINGS).is_file():
                 raise ValueError(f"The study in {folder} is not finished. See how far it is: whatwhere status {folder}")
             what = _KINDS.get(kind, "no study: it holds no records.parquet")
             hint = _INSTEAD.get(kind, "Give folders that `whatwhere study` wrote.")

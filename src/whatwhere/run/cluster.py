@@ -52,8 +52,8 @@ class Cluster:
         """
         return {self.admission.mark: 1} | ({"GPU": 1} if self.admission.needs_gpu else {})
 
-    def slots(self) -> int:
-        """Return how many jobs run at the same time now, at least 1; new workers check themselves first.
+    def admit_workers(self) -> int:
+        """Admit workers that came, and return how many jobs run at the same time now, at least 1.
 
         Raises:
             ValueError: no worker has what this command has.

@@ -341,9 +341,9 @@ class RunFolder:
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
-        return self.finished_step(step) is not None and self.why_not_reusable(step, inputs=inputs) is None
+        return self.finished_step(step) is not None and self.reason_to_repeat_finished(step, inputs=inputs) is None
 
-    def why_not_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
+    def reason_to_repeat_finished(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
         """Return why a finished step cannot be reused; None where it can, or where the step was never finished."""
         self._manifest.refresh()
         if (known := self._manifest.steps.get(step)) is None:

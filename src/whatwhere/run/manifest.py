@@ -5,8 +5,8 @@ job has a handle of its own, whose lines have a random token under `by`. A handl
 adds another, so that only files of its last line may still have their former content.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
-with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file has two hashes any
-more) with `restored` (the former hashes of files that were not renamed).
+with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (every rename
+of the lines before is settled; the run goes on) with `restored` (former hashes of files that were not renamed).
 """
 
 import json

@@ -163,8 +163,8 @@ class StrictConfig(BaseModel):
         """Return the error of one line; it names the file where the wrong value stands there."""
         location = error["loc"]
         typed = {*flags, *(assignment.partition("=")[0].partition(".")[0] for assignment in assignments)}
-        of_file = path is not None and not (location and location[0] in typed)
-        place = f"{path}: " if of_file else ""
+        stands_in_file = path is not None and not (location and location[0] in typed)
+        place = f"{path}: " if stands_in_file else ""
         return ValueError(" ".join(f"{place}{cls._sentence_on(error, flags)}".split()))
 
     @classmethod
@@ -249,8 +249,9 @@ class StrictConfig(BaseModel):
         """Return the settings to go on with: the saved ones if the run has work made by them, else these.
 
         A run with work keeps its saved settings. A command may change `CHANGEABLE_KEYS`, `changeable` and the path of
-        an equal content (`has_same_content`, `plain_path`), and add what `add_to` gathers; any other difference is
-        refused. A run without settings gets these. The command calls `save_and_accept` once its input is found good.
+        an equal content (`has_same_content`, `plain_path`), and add what `join_earlier` gathers; any other difference
+        is refused. In a run without a file of settings these are saved at once; the command saves its settings again
+        (`save_and_accept`) when its input is found good.
 
         Some inputs are compared elsewhere: models and seeds of a study (`study._refuse_removals`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
@@ -258,8 +259,9 @@ class StrictConfig(BaseModel):
 
         Args:
             name: Name of the YAML file.
-            has_work: True for a training with a checkpoint, a study with saved settings, an evaluation with a finished
-                trial (`all`: a benchmark that was tried), any other run with results.
+            has_work: True for a training (`bind_training` has saved the settings of one without a checkpoint), a study
+                with saved settings, an evaluation with a finished trial (`all`: a benchmark that was tried), any other
+                run with results.
 
         Raises:
             OtherSetting: another key differs.
@@ -268,12 +270,12 @@ class StrictConfig(BaseModel):
         if has_work:
             saved = self.load_verified(run, name)
             changeable = {*self.CHANGEABLE_KEYS, *changeable}
-            return self.add_to(saved)._merge_with(saved, run.path, changeable, self.given_keys())
+            return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
         if name not in run.listed_files():
             self.save_in(run, name)
         return self
 
-    def add_to(self, saved: Self) -> Self:
+    def join_earlier(self, saved: Self) -> Self:
         """Return these settings with what earlier commands gave the run, such as its models, before their own."""
         return self
 

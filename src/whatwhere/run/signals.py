@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = "Stopping: finished work stays, and a training writes a checkpoint first"  # said where work is spread
+# Printed by commands that spread work over processes.
+STOPPING = "Stopping: finished work stays, and a training writes a checkpoint first"
 GRACE = 120.0  # seconds in which a process that is told to stop must have written its checkpoint
 
 

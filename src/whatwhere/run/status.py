@@ -10,7 +10,16 @@ from typing import Any
 from .files import describe_os_error, read_lines, read_object, read_yaml
 from .folder import LOG, MANIFEST, RunFolder
 from .lock import writer_of
-from .names import EVALUATE_ALL, RESULTS, STUDY, SUMMARY, TRAINED, TRAININGS, TRIAL_STEP, TRIALS
+from .names import (
+    EVALUATE_ALL,
+    RESULTS_STEP,
+    STUDY_SETTINGS,
+    SUMMARY,
+    TRAINED_STEP,
+    TRAINING_SETTINGS,
+    TRIAL_STEP,
+    TRIALS,
+)
 
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
@@ -37,7 +46,7 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
 def is_finished(folder: Path) -> bool:
     """Return whether the training in a folder is finished, without comparing hashes."""
     run = RunFolder.at(folder)
-    is_trained = run.kind is None or run.finished_step(TRAINED) is not None
+    is_trained = run.kind is None or run.finished_step(TRAINED_STEP) is not None
     return is_trained and (folder / SUMMARY).is_file() and has_weights(folder)
 
 
@@ -72,12 +81,12 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: there is no run in the folder.
     """
-    for name in TRAININGS:
+    for name in TRAINING_SETTINGS:
         if (folder / name).is_file():
             return [_status_of_training(folder, name)]
     run = RunFolder.at(folder)
     trainings = [_status_of_training(path.parent, path.name) for path in _trainings_below(folder)]
-    if (folder / STUDY).is_file():
+    if (folder / STUDY_SETTINGS).is_file():
         study = _status_of_study(run, trainings)
         for training in trainings:
             if study["state"] == "running" and training["state"] == "stopped":
@@ -96,7 +105,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
 
 def _trainings_below(folder: Path) -> Iterator[Path]:
     """Yield the settings files of the trainings in the folder of a study."""
-    return (path for name in TRAININGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
+    return (path for name in TRAINING_SETTINGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
 
 
 def _evaluations_below(folder: Path) -> Iterator[RunFolder]:
@@ -108,7 +117,7 @@ def _evaluations_below(folder: Path) -> Iterator[RunFolder]:
 
 
 def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
-    path = run.path / STUDY
+    path = run.path / STUDY_SETTINGS
     settings = _read_settings(path)
     models = settings.get("models") or []
     seeds = settings.get("seeds") or 1
@@ -116,7 +125,7 @@ def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[st
         if not isinstance(value, type_):
             raise ValueError(f"{path}: {name} must be a {type_.__name__}; got {str(value)[:60]}.")
     count = sum(training["state"] == "finished" for training in trainings)
-    results = run.finished_step(RESULTS)
+    results = run.finished_step(RESULTS_STEP)
     is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
     return _common_status_of(run, "study", is_complete) | {"models": len(models) * seeds, "finished": count}
 
@@ -130,7 +139,7 @@ def _status_of_other(run: RunFolder) -> dict[str, Any]:
 
 def _has_all_results(run: RunFolder) -> bool:
     """Return whether the results are of the settings that the folder has now, with no trial unfinished."""
-    if (results := run.finished_step(RESULTS)) is None:
+    if (results := run.finished_step(RESULTS_STEP)) is None:
         return False
     is_current = results["inputs"].get("settings") == run.hash_of(f"{run.kind}.yaml")
     return is_current and not results["outcome"].get("unfinished")

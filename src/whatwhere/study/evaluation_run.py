@@ -31,7 +31,7 @@ from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.hub import refuse_hub_names
 from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
-from ..run.names import EVALUATE_ALL, RESULTS
+from ..run.names import EVALUATE_ALL, RESULTS_STEP
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
 from .machine import machine
@@ -70,7 +70,7 @@ def run_evaluation(
         todo = [trial for trial in trials if not trial.check_finished(out)]
         config.save_and_accept(run, benchmark.file)
         threads = _threads_of_trials(trials)
-        at_once = parallel_jobs() if cluster is None else cluster.slots()
+        at_once = parallel_jobs() if cluster is None else cluster.admit_workers()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
         for round_of_trials in _plan_rounds(todo, config.minutes, at_once):
             jobs = [
@@ -103,7 +103,7 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, a finished file is not as it was written, or two models are called alike.
     """
-    has_work = file in run.listed_files() and any(step != RESULTS for step in run.inputs_of_steps())
+    has_work = file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_steps())
     config = config.bind(run, file, has_work=has_work)
     if has_work:
         run.check_present_files()

@@ -36,7 +36,7 @@ from ..run.cluster import Cluster, connect
 from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
-from ..run.names import RESULTS
+from ..run.names import RESULTS_STEP
 from ..run.progress import progress_bar
 from ..run.reference import model_source
 from ..training.scheme_settings import use_scheme
@@ -79,7 +79,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     for folder in model_folders.values():
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
-        has_results = run.finished_step(RESULTS) is not None
+        has_results = run.finished_step(RESULTS_STEP) is not None
         config = config.bind(run, CONFIG, has_work=has_results)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
@@ -259,7 +259,7 @@ def _count_corpus(
             if file not in run.listed_files():  # the process was killed between writing and listing it
                 run.add_to_manifest(file)
             return saved
-        has_results = run.finished_step(RESULTS) is not None
+        has_results = run.finished_step(RESULTS_STEP) is not None
         if has_results and saved.facts.get("corpora") != text:
             raise ValueError(
                 f"The text of {name} is not the one that {run.path} has counted. Restore it, or choose another --out."

@@ -28,7 +28,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import PAGE_FACTS, bind_or_begin_anew, command_of, save_results
+from .results import PAGE_FACTS, bind_results, command_of, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -48,7 +48,7 @@ class HeadsTask:
 
     source: str
     context: RecordContext
-    windows: ChosenWindows
+    chosen: ChosenWindows
     ablation_windows: int
     analyses: tuple[str, ...]
 
@@ -56,8 +56,8 @@ class HeadsTask:
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and do the analyses that the task names."""
     model = open_model(task.source, "masked" if task.ablation_windows else None, attention="eager").model
-    chosen = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
-    return measure(_input_of(model, task.context, task.windows, task.ablation_windows, progress), chosen)
+    analyses = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
+    return measure(_input_of(model, task.context, task.chosen, task.ablation_windows, progress), analyses)
 
 
 def _input_of(
@@ -140,7 +140,7 @@ def run_heads(
             }
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            bind_or_begin_anew(settings_now, run, CONFIG)
+            bind_results(settings_now, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, source = stack.enter_context(opened)
         held_out = window_sets["held_out"]

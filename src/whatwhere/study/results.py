@@ -12,7 +12,7 @@ from ..encoder import SOURCES
 from ..records.record import Record
 from ..report import write_report
 from ..run.folder import RunFolder
-from ..run.names import RESULTS
+from ..run.names import RESULTS_STEP
 from ..run.settings import StrictConfig
 from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
@@ -34,7 +34,7 @@ NOTES = {
 }
 
 
-def bind_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+def bind_results(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
     """Compare the settings with the results' own. A run without results is emptied, and the settings are saved.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
@@ -46,7 +46,7 @@ def bind_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str)
     Raises:
         ValueError: the results are of other settings, or the file is damaged.
     """
-    has_results = run.finished_step(RESULTS) is not None
+    has_results = run.finished_step(RESULTS_STEP) is not None
     if not has_results and (leftovers := run.listed_files()):
         run.remove(*leftovers)
     config.bind(run, settings_file, has_work=has_results)
@@ -80,7 +80,7 @@ def save_results(
     settings = f"{run.kind}.yaml"
     current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
     made_from = dict(inputs or {})
-    run.mark_done(RESULTS, inputs={**made_from, **current}, files=files, outcome={"unfinished": unfinished})
+    run.mark_done(RESULTS_STEP, inputs={**made_from, **current}, files=files, outcome={"unfinished": unfinished})
     return write_report(run.path)
 
 

@@ -14,7 +14,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import bind_or_begin_anew, command_of, save_results
+from .results import bind_results, command_of, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -24,7 +24,7 @@ COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
 
 @dataclass(frozen=True)
-class SpectraRun:
+class TableMeasurements:
     """Measured position tables, their records in the same order, and the models that have no position table."""
 
     tables: list[SourceTable]
@@ -41,7 +41,7 @@ class SpectraRun:
         return {"tables": entries, "left_out": self.left_out}
 
 
-def measure_tables(sources: Sequence[str | Path], words: bool = False) -> SpectraRun:
+def measure_tables(sources: Sequence[str | Path], words: bool = False) -> TableMeasurements:
     """Measure every position table of the sources.
 
     Args:
@@ -60,13 +60,13 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
             records.append(measure(table.rows, context)[0] + noise)
         except ValueError as error:
             raise ValueError(f"{table.source}, {table.kind}: {error}") from None
-    return SpectraRun(tables, records, left_out)
+    return TableMeasurements(tables, records, left_out)
 
 
 def run_spectra(
     sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False, scheme: str | None = None
-) -> tuple[SpectraRun, Path | None]:
-    """Measure the tables of all sources; return the run and the path of its report.
+) -> tuple[TableMeasurements, Path | None]:
+    """Measure the tables of all sources; return the measurements and the path of their report.
 
     Args:
         out: Folder for spectra.json, records.parquet, arrays/ and report.html; None: nothing is written.
@@ -81,7 +81,7 @@ def run_spectra(
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        bind_or_begin_anew(config, run, CONFIG)
+        bind_results(config, run, CONFIG)
         measured = measure_tables(sources, words)
         page_facts = measured.summary()
         files: list[str] = []
@@ -103,7 +103,7 @@ def run_spectra(
         return measured, save_results(run, records, FACTS, page_facts)
 
 
-def spectra_text(run: SpectraRun) -> str:
+def spectra_text(run: TableMeasurements) -> str:
     """Return the text of `whatwhere spectra`: all tables as rows of LOWDIM Table 1, then details of each."""
     rows = []
     for kind in dict.fromkeys(t.kind for t in run.tables):

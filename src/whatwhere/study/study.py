@@ -26,7 +26,7 @@ from ..run.cluster import Cluster, connect
 from ..run.executors import Job
 from ..run.folder import RunFolder, keep_inner_run
 from ..run.jobs import run_jobs, show_progress
-from ..run.names import RESULTS, STUDY
+from ..run.names import RESULTS_STEP, STUDY_SETTINGS
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
@@ -49,9 +49,9 @@ from .training_plan import (
 )
 from .training_records import text_records
 
-CONFIG = STUDY
+CONFIG = STUDY_SETTINGS
 KIND = "study"
-BUDGET_STEP = "budget"  # the step of the run that turns minutes into steps of the trainings
+BUDGET_STEP = "budget"  # the entry of the manifest for training steps that minutes buy
 ON_CLUSTER = (
     "Workers of a cluster trained models of this study, on one thread each; the machine named here only started them."
 )
@@ -129,7 +129,7 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         log = StudyLog(out, progress)  # its clock begins when there is a worker
         if cluster is not None:
-            log.log_event("cluster", workers=cluster.slots())
+            log.log_event("cluster", workers=cluster.admit_workers())
         return complete_study(prepare_study(run, config, log, cluster))
 
 
@@ -225,17 +225,17 @@ def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig)
             )
 
 
-def steps_of(study: Study) -> int:
-    """Return the number of steps of every training of a study: the one asked for, or what the minutes buy.
+def find_steps(study: Study) -> int:
+    """Find the number of steps of every training of a study: the one asked for, or what the minutes buy.
 
-    Minutes become steps once, by timing some steps of each model.
+    Minutes become steps once, by timing some steps of each model; the run keeps them.
     """
     config = study.config
     if config.steps is not None:
         return config.steps
     if not study.run.is_reusable(BUDGET_STEP):
         seconds = _seconds_of_steps(study)
-        slots = None if study.cluster is None else study.cluster.slots()
+        slots = None if study.cluster is None else study.cluster.admit_workers()
         budget = budget_of_minutes(config, seconds, study.log.seconds(), slots)
         outcome = {"steps": budget.steps, "seconds_per_step": seconds}
         study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, outcome=outcome)
@@ -264,13 +264,13 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
 def complete_study(study: Study) -> Path:
     """Do what a prepared study lacks: train, measure and compare models, draw the page; return the page's path."""
     config = study.config
-    records = records_without_model(study)  # before steps are timed, as a budget of minutes pays for them
-    steps = steps_of(study)
+    records = records_without_model(study)  # first, because the budget of `find_steps` pays for them
+    steps = find_steps(study)
     _log_passes(study, steps)
-    at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
+    at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.admit_workers()
     jobs = _jobs_left(study, steps, at_once)
     results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
-    results.write_if_due()  # a command that was killed between measuring and drawing left none
+    results.write_if_due()  # a command that was killed between measuring and drawing left no page
     most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(trust_scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
@@ -327,7 +327,7 @@ class _StudyResults:
         """Write the results of the models that are measured so far, where a page is due and others follow."""
         measured = [model for model in self.models if self.study.is_measured(model)]
         # No page is drawn from a damaged model.
-        is_damaged = any(self.study.run.why_not_reusable(model.step_name) for model in self.models)
+        is_damaged = any(self.study.run.reason_to_repeat_finished(model.step_name) for model in self.models)
         is_due = _needs_page(self.models, self.models_on_page, measured)
         if 0 < len(measured) < len(self.models) and not is_damaged and is_due:
             self.models_on_page = measured
@@ -364,7 +364,7 @@ def records_without_model(study: Study) -> list[Record]:
 
 def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOfSeed]:
     """Return the models that the page shows; none where a kill left results without their page."""
-    results = study.run.finished_step(RESULTS)
+    results = study.run.finished_step(RESULTS_STEP)
     page = study.run.path / "report.html"
     facts_file = study.run.path / PAGE_FACTS
     if results is None or not page.is_file() or not facts_file.is_file():
@@ -394,7 +394,7 @@ def _check_finished(run: RunFolder, models: int) -> None:
     Raises:
         ValueError: the first file that is not as it was written.
     """
-    results = run.finished_step(RESULTS)
+    results = run.finished_step(RESULTS_STEP)
     if results is not None and len(results["inputs"]["models"]) >= models:
         run.check_present_files()
 
@@ -420,7 +420,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.why_not_reusable(model.step_name)
+    why = study.run.reason_to_repeat_finished(model.step_name)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)

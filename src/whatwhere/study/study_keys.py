@@ -50,7 +50,9 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     )
     widths: dict[str, int] = Field({}, description="intermediate_size of single models; `match` fills it in.")
     seeds: int = Field(
-        1, ge=1, description="Training seeds per model; --out STUDY --seeds 3 adds those that a finished study lacks."
+        1,
+        ge=1,
+        description="Training seeds per model; --out STUDY --seeds 3 adds those that a finished study lacks.",
     )
     steps: int | None = Field(
         None,
@@ -115,9 +117,9 @@ class StudyKeys(CorpusKeys, SchemeKeys):
             ValueError: as every configuration that may name a scheme.
         """
         merged = super().merge_values(path, assignments, **values)
-        of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
-        if isinstance(of_file, dict) and isinstance(merged.get("variants"), dict):
-            merged["variants"] = {**of_file, **merged["variants"]}
+        variants_of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
+        if isinstance(variants_of_file, dict) and isinstance(merged.get("variants"), dict):
+            merged["variants"] = {**variants_of_file, **merged["variants"]}
         return merged
 
     @model_validator(mode="before")

@@ -54,7 +54,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             values |= {"probe_windows": 250, "ablation_windows": 16}
         return values
 
-    def add_to(self, saved: Self) -> Self:
+    def join_earlier(self, saved: Self) -> Self:
         """Return these settings with the saved models, variants and widths before their own."""
         gathered = {
             "models": [*saved.models, *(name for name in self.models if name not in saved.models)],

@@ -87,8 +87,8 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
     Of four models on eight cores, three at once, the first three have two threads each, and the last, alone, six.
     """
     of_each = threads_per_model(at_once)
-    threads = threads_of_jobs(len(config.models) * config.seeds, at_once)
-    return [None if count is None else count * of_each for count in threads]
+    shares = threads_of_jobs(len(config.models) * config.seeds, at_once)
+    return [None if share is None else share * of_each for share in shares]
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:

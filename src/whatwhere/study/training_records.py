@@ -76,14 +76,15 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
     There are none where the losses are unknown: of models from elsewhere, or of another task.
     """
     is_checkpoint = folder.parent.name == "checkpoints" and folder.name.removeprefix("step-").isdigit()
-    run = folder.parent.parent if is_checkpoint else folder
-    windows = own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / LOG).is_file() else None
+    run_folder = folder.parent.parent if is_checkpoint else folder
+    is_known = (run_folder / pretrain.CONFIG).is_file() and (run_folder / LOG).is_file()
+    windows = own_windows(tokenizer, folder) if is_known else None
     if windows is None:
         return []
     last_step = int(folder.name.removeprefix("step-")) if is_checkpoint else None
     losses = [
         r
-        for r in loss_records(run, context)
+        for r in loss_records(run_folder, context)
         if r.metric == "loss" and (last_step is None or (r.step or 0) <= last_step)
     ]
     return [*losses, unigram_record(windows, context.study)]

@@ -1,5 +1,5 @@
-"""The entropy penalty of the public code before DSTG's: heads are to look at few distances by position, or at any by
-meaning.
+"""The entropy penalty of the public code before DSTG's: heads are to look at few distances by position, or at all
+alike by meaning.
 
 The authors' stored job script has it at 0.01 (LequeuISIR/PosNeoBERT, `compute_head_entropy`); the paper does not speak
 of it. A later version there sends no gradient through the semantic factor; here, as at first, both factors have one.

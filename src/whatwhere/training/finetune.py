@@ -35,10 +35,10 @@ from .scheme_settings import SchemeConfig
 from .sharding import rows_of_micro_batch
 from .training_folder import (
     accept_training,
+    bind_training,
     finish_training,
     finished_summary,
     open_training,
-    resume_or_begin_anew,
 )
 from .training_keys import FinetuneKeys
 from .validator import Validator
@@ -185,7 +185,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     with open_training(out, KIND) as run:
-        config = resume_or_begin_anew(config, run, CONFIG)
+        config = bind_training(config, run, CONFIG)
         _check_start(config, run)
         summary = finished_summary(run)
         return summary or _train(config, run, progress)
@@ -206,7 +206,8 @@ class _Input:
 
 def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, Any]:
     """Train in an open folder, with settings that agree with its own; return the summary."""
-    rows_of_micro_batch(config, process_group_state().num_processes)  # refused before anything is read
+    # Refuses a batch that cannot be divided, before data are read.
+    rows_of_micro_batch(config, process_group_state().num_processes)
     training_input = _read_input(config)
     model = training_input.model
     dev = training_input.dev

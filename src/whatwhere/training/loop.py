@@ -1,7 +1,7 @@
 """Training loop of pretraining and fine-tuning, and the single step that every training of the package takes.
 
-Batches, masks and their order are a pure function of (seed, step, row), so a resumed training needs no state of a
-loader.
+Batches, masks and their order are a pure function of the seed and the step (`corpus.draws`: of seed, epoch and row), so
+a resumed training needs no state of a loader.
 """
 
 import contextlib

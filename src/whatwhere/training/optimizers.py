@@ -162,8 +162,8 @@ def _group_of(name: str, parameter: Tensor, holder: nn.Module) -> str:
 
     Args:
         name: in the model, as `named_parameters` gives it.
-        holder: the module of which it is a parameter. Those of a scheme name in `tables` the parameters that hold a
-            vector a row.
+        holder: the module of which it is a parameter. A module of a scheme lists in its attribute `tables` the names of
+            its parameters that hold a vector a row.
     """
     *places, own_name = name.split(".")
     of_part = next((GROUP_OF_PART[place] for place in places if place in GROUP_OF_PART), None)
@@ -206,10 +206,10 @@ def make_optimizers(
     for kind, (scale, decay) in settings.items():
         peak = config.learning_rate * scale
         groups[kind] = {"params": [], "lr": peak, "peak": peak, "weight_decay": decay}
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         kind = _group_of(name, parameter, model.get_submodule(name.rpartition(".")[0]))
-        if kind == "matrices" and id(parameter) in tables:  # of a scheme of the user's own
+        if kind == "matrices" and id(parameter) in embeddings:  # of a scheme of the user's own
             kind = "table"
         groups[kind]["params"].append(parameter)
     hidden = groups.pop("matrices") if config.optimizer == "muon" else None

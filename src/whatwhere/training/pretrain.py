@@ -23,11 +23,11 @@ from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, make_batches, make_curriculum
 from .training_folder import (
     accept_training,
+    bind_training,
     finish_training,
     finished_summary,
     has_trained_steps,
     open_training,
-    resume_or_begin_anew,
 )
 from .training_keys import LoopConfig
 from .validator import Validator
@@ -60,14 +60,14 @@ def pretrain(
             that is not finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
-    before = RunFolder.at(out)
+    earlier_run = RunFolder.at(out)
     # Where a step is saved, the saved settings bind, which were checked.
-    if CONFIG not in before.listed_files() or not has_trained_steps(before):
+    if CONFIG not in earlier_run.listed_files() or not has_trained_steps(earlier_run):
         config.check()
     with open_training(out, KIND) as run:
         config = _fix_steps(config, run, is_silent=not progress)
         changeable = () if windows is None else ("corpus", "tokenizer")
-        config = resume_or_begin_anew(config, run, CONFIG, changeable)
+        config = bind_training(config, run, CONFIG, changeable)
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
@@ -122,7 +122,7 @@ def _train(
 
     trainer = Trainer(model, config, steps, run.path)
     with penalize_entropy(model, config.entropy_weight):
-        facts = trainer.fit(
+        trained = trainer.fit(
             make_curriculum(config, batches, steps),
             run.path,
             tokens_per_step=config.batch_size * config.length,
@@ -133,7 +133,7 @@ def _train(
 
     summary = {
         "size": config.size,
-        **facts,
+        **trained,
         "operations": _count_operations(config, model_config),
         "pieces": windows.facts["pieces"],
         "passes": passes,

@@ -14,7 +14,7 @@ from ..models.lengths import max_tokens
 from ..models.sentence import write_sentence_transformer
 from ..run.files import flush_folder, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
-from ..run.names import SUMMARY, TRAINED
+from ..run.names import SUMMARY, TRAINED_STEP
 from ..run.status import has_weights
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import process_group_state
@@ -44,7 +44,7 @@ def has_trained_steps(run: RunFolder) -> bool:
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
-def resume_or_begin_anew(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
+def bind_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
     """Return the settings that a training goes on with; one that has saved no step is begun anew, with `config`.
 
     All its processes call this. What is begun anew loses what it may have left: the log, checkpoints, batches that were
@@ -62,7 +62,8 @@ def resume_or_begin_anew(config: C, run: RunFolder, name: str, changeable: Itera
         _remove_leftovers(config, run, name)
         config.save_in(run, name)
     processes.wait_for_everyone()
-    resumed = config.bind(run, name, has_work=True, changeable=changeable)  # to what the main process has just written
+    # The file is there for every process: saved by an earlier command, or by the main process above.
+    resumed = config.bind(run, name, has_work=True, changeable=changeable)
     processes.wait_for_everyone()  # before the main process writes again
     return resumed
 
@@ -108,9 +109,9 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     Raises:
         ValueError: a file of it is missing or not as it was written.
     """
-    if TRAINED not in run.inputs_of_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
+    if TRAINED_STEP not in run.inputs_of_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
         return None
-    run.check_step(TRAINED)
+    run.check_step(TRAINED_STEP)
     summary: dict[str, Any] = run.read(SUMMARY)
     return summary
 
@@ -156,4 +157,4 @@ def finish_training(
     run.add_to_manifest(LOG)
     # Settings, scheme and predictions.
     other_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py", ".csv"))]
-    run.mark_done(TRAINED, files=sorted({*model_files, *other_files, LOG}))
+    run.mark_done(TRAINED_STEP, files=sorted({*model_files, *other_files, LOG}))
