@@ -429,7 +429,9 @@ def geom_learned_correlates(e: Evidence) -> Measured:
 
 def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
     layers = {layer: v for layer, v in e.along("layer", metric, part).items() if layer > 0}
-    blocks = max(layers, default=0)
+    probed = e.table.distinct("layer", "r2.token", e.model)
+    scored = e.table.distinct("layer", "scores.std", e.model)
+    blocks = max([*layers, *probed, *scored], default=0)  # a block that separates positions too little has no stress
     if lacking := [at for at in range(1, blocks + 1) if at not in layers]:
         raise Missing(f"no {metric} of {e.model} at block {', '.join(map(str, lacking))}")
     if len(layers) < FEWEST_BLOCKS:
