@@ -20,3 +20,20 @@ def test_a_last_block_without_stress_is_missing():
         found = verdict("geom-states-peak", states([b for b in blocks if b[0] != lost]))
         said = f"not measured: no hidden.stress of ap at block {lost}"
         assert (found["verdict"], found["scale"]) == ("not testable here", said)
+
+
+@pytest.mark.parametrize("name", ["geom-learned-monotone", "geom-learned-correlates"])
+@pytest.mark.parametrize(("room", "rows", "free"), [(3.0, 128, 0), (32.5, 128, 25), (0.0, 512, 75)])
+def test_rows_of_a_shifted_training_are_no_places(name, room, rows, free):
+    """Rows counted as places wherever windows begin documents, though training shifts short texts over the table."""
+    table = [
+        one("ap", "separation", 1.0, step=9, n=rows),
+        *(one("ap", metric, 0.3, part="corpus", step=9) for metric in ("separation", "violations")),
+        one("ap", "correlation.corrected", 0.3, part="corpus", step=9),
+        one("ap", "probe.length", 128.0),
+        one("", "corpus.from_start", 1.0, seed=None),
+    ]
+    found = verdict(name, [*table, one("", "corpus.room", room, seed=None)])
+    assert verdict(name, table)["verdict"] == "holds here"
+    assert found["verdict"] == ("not testable here" if free else "holds here")
+    assert not free or f"training windows leave {free} % of the rows of ap's table free" in found["scale"]

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ..records.gates import PLACED, PRESENT, unplaced  # noqa: F401  (rules name them)
+from ..records.gates import PLACED, PRESENT, ROOM, shifted, unplaced  # noqa: F401  (rules name them)
 from ..records.intervals import LOSS_ROUNDING
 from ..records.metric import NOT_NEGATIVE
 from ..records.table import Point, Table, largest, smallest
@@ -400,8 +400,10 @@ def geom_separation_flat(e: Evidence) -> Measured:
 def geom_learned_monotone(e: Evidence) -> Measured:
     """Learned tables are far from random order.
     Violations of monotonicity of a learned table at its last checkpoint, which stands above its noise, are at most
-    {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a document."""
+    {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a document, or
+    where they leave more than {ROOM} of the rows free on average, by which training shifts them."""
     _placed(e)
+    _unshifted(e)
     e.moved()
     return _by_step(e, "violations")[-1] <= MONOTONE
 
@@ -413,13 +415,26 @@ def _placed(e: Evidence) -> None:
         raise Missing(f"of the windows {begin}, so table rows are no places in documents")
 
 
+def _unshifted(e: Evidence) -> None:
+    """Refuse to compare a model's table with the corpus where training shifts texts over many of its rows."""
+    e.read |= dict.fromkeys(e.table.rows("corpus.room"))
+    if (share := shifted(e.table, e.model)) is not None:
+        free = f"{share:.0%} of the rows of {e.model}'s table".replace("%", " %")
+        raise Missing(
+            f"training windows leave {free} free, by which it shifts them (shift, on by default), so rows are no "
+            "places in documents"
+        )
+
+
 @of_checkpoints("GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)", paper=0.168)
 def geom_learned_correlates(e: Evidence) -> Measured:
     """Learned distances follow the corpus's distances.
     Distances of a learned table at its last checkpoint, which stands above its noise, correlate with the corpus's
     corrected ones by at least {CORRELATED}; not testable where fewer than {PLACED} of the training windows begin with a
-    document, as rows then are no places in documents."""
+    document, or where they leave more than {ROOM} of the rows free on average, by which training shifts them: rows then
+    are no places in documents."""
     _placed(e)
+    _unshifted(e)
     e.moved()
     return e.last_step("correlation.corrected", "corpus") >= CORRELATED
 

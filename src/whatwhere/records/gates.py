@@ -10,6 +10,7 @@ HALF = 0.5  # share of the best model's gain over the plateau, below which anoth
 BEFORE_END = 0.9  # of the steps of a training: how far its loss falls is judged from there
 FALLING = 0.05  # nats over the last tenth of the steps up to which a loss has settled
 PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
+ROOM = 0.1  # share of the rows of a table that windows leave free, up to which a shift moves places little
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
 READ = 0.5  # R² that a model with positions in its input must have before a model without "hardly" has any
 USED = 0.1  # nats that the absolute term must be worth in every seed before position in a stream counts as kept
@@ -91,6 +92,22 @@ def unplaced(table: Table) -> float | None:
         documents, windows = (table.point(f"corpus.{what}", part="train") for what in ("documents", "windows"))
         share = documents / windows if documents and windows and windows.value else None
     return share.value if share is not None and share.value < PLACED else None
+
+
+def shifted(table: Table, model: str) -> float | None:
+    """Return the share of the rows of a model's table that training windows leave free on average, where it is above
+    `ROOM`, else None.
+
+    By up to that many rows training shifts the positions of a window, unless `shift` is false, which no record tells.
+    None also where room or length of the windows were not recorded, as of encoders from elsewhere.
+    """
+    room = table.point("corpus.room")
+    length = table.point("probe.length", model)
+    if room is None or length is None:
+        return None
+    rows = max((r.n or 0 for r in table.rows("separation", model, part=None)), default=0) or length.value
+    share = (rows - length.value + room.value) / rows
+    return share if share > ROOM else None
 
 
 def plateau(table: Table, model: str = "") -> float | None:
