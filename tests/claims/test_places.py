@@ -1,8 +1,10 @@
 """Places that claims compare: blocks of a model, rows of a table, seeds of models beside each other."""
 
+from dataclasses import replace
+
 import pytest
 from claim_cases import verdict
-from claim_records import one
+from claim_records import one, probes
 
 PEAK = (0.1, 0.1, 0.25, 0.1, 0.1, 0.9)  # of six blocks, the last of which has lost position
 
@@ -37,3 +39,22 @@ def test_rows_of_a_shifted_training_are_no_places(name, room, rows, free):
     assert verdict(name, table)["verdict"] == "holds here"
     assert found["verdict"] == ("not testable here" if free else "holds here")
     assert not free or f"training windows leave {free} % of the rows of ap's table free" in found["scale"]
+
+
+@pytest.mark.parametrize(("seeds", "value"), [(2, 0.5), (1, 0.4)])
+def test_a_reference_counts_at_the_seeds_that_it_has(seeds, value):
+    """Without one seed of the subject, ap was left out as if it were not there, and the bar fell to dstg's."""
+    peaks = {"rope": (0.4, 0.6), "dstg": (0.7, 0.7), "ap": (0.95, 0.95)}
+    parts = {"rope": "all", "dstg": "position", "ap": "all"}
+    records = [
+        replace(r, seed=seed)
+        for model, values in peaks.items()
+        for seed, peak in enumerate(values)
+        if model != "ap" or seed < seeds
+        for r in probes(model, "token", parts[model], [peak, 0.1, 0.1])
+    ]
+    found = verdict("rope-no-position", records)
+    assert found["value"] == pytest.approx(value) and found["bars"] == [["at most", pytest.approx(0.57)]]
+    assert f"{seeds} seed" in found["scale"]
+    elsewhere = [replace(r, seed=7) if r.model == "ap" else r for r in records]
+    assert "rope and ap have no training seed in common" in verdict("rope-no-position", elsewhere)["scale"]

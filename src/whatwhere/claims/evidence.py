@@ -61,6 +61,18 @@ class Evidence:
         start.read = self.read
         return start
 
+    def share_seeds(self, metric: str, model: str, part: str) -> None:
+        """Leave out the seeds at which a further model lacks a metric.
+
+        Raises:
+            Missing: it has the metric at none of the seeds.
+        """
+        theirs = {r.seed for r in self.table.rows(metric, model, part=part, step=None)}
+        shared = [seed for seed in self.seeds if seed in theirs]
+        if not shared:
+            raise Missing(f"{self.model} and {model} have no training seed in common")
+        self.seeds = shared
+
     def rows(self, metric: str, model: str | None = None, **where: object) -> list[Record]:
         """Return records of a metric of a model at the seeds and the step of the evidence, without noting them."""
         where = {"step": self.step, **where}
