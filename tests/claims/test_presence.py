@@ -128,6 +128,15 @@ def test_shares_are_of_labelled_heads():
     assert "head.label dstg semantic layer 1-2 head 0-2" in found["records"]
 
 
+@pytest.mark.parametrize("name", ["dstg-most-heads-absolute", "dstg-no-relative-heads"])
+def test_heads_without_shares_leave_the_others_countable(name):
+    """A head whose attention hardly changed has a label and no shares; the claim needed "operands" of one shape."""
+    records = CASES[name].records(CASES[name].good, 0.0)
+    still = [one("dstg", "head.label", 1.0, layer=10, head=0, part="several")]
+    found = verdict(name, [*records, *still])
+    assert (found["verdict"], found["value"]) == ("holds here", verdict(name, records)["value"])
+
+
 @pytest.mark.parametrize("name", ["ap-table-high-dimensional", "ap-high-frequency", "dstg-2d-collapse"])
 def test_tables_at_noise_level_are_not_judged(name):
     """A table that is no more than noise is not judged."""

@@ -413,6 +413,12 @@ def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
     return e.heads(metric, part)
 
 
+def _shares(e: Evidence, term: str) -> np.ndarray:
+    """Return a term's share of the divergence of every head, (heads, seeds), nan where there is hardly any."""
+    _content(e)
+    return e.at_labelled(f"kl.share.{term}")
+
+
 def _of_labelled(e: Evidence, chosen: np.ndarray) -> Point:
     """Return for each seed the share of labelled heads that are chosen (heads, seeds); refuses a model with few such
     heads.
@@ -436,7 +442,7 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
     In at least {LOST} of the labelled heads the absolute term has at least an even share, a third, of the divergence
     that leaving out one term makes. A head is labelled by the term with at least half, and only where the loss rises
     without that term in that head alone; not testable where fewer than {LABELLED} of the heads are."""
-    return _of_labelled(e, _at_least(_heads(e, "kl.share.absolute"), AFFECTED)) >= LOST
+    return _of_labelled(e, _shares(e, "absolute") >= AFFECTED) >= LOST
 
 
 @claim("DSTG section 4 (3), figure 2: no purely RP-oriented heads", "dstg", paper=0.0, origin=SENTENCE)
@@ -444,7 +450,7 @@ def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
     Share of the labelled heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME},
     less than one head; not testable where fewer than {LABELLED} of the heads are labelled."""
-    return _of_labelled(e, _at_least(_heads(e, "kl.share.relative"), PURELY)) <= SOME
+    return _of_labelled(e, _shares(e, "relative") >= PURELY) <= SOME
 
 
 @claim("DSTG section 4 (3): 9 of 36 heads", "dstg", paper=SEMANTIC_HEADS / ALL_HEADS)

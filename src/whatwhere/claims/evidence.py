@@ -147,6 +147,17 @@ class Evidence:
             self.read |= dict.fromkeys(r for r in rows if r.head is not None and r.index is None)
         return np.array([[label for _, label in sorted(of_seed.items())] for of_seed in of_seeds]).T
 
+    def at_labelled(self, metric: str) -> np.ndarray:
+        """Return a metric of every head, (heads, seeds), in the order of `labelled`; nan where a head has no record, as
+        of the shares of a head whose attention hardly changes."""
+        rows = [r for r in self.rows(metric, index=None, part=None) if r.head is not None]
+        if not rows:
+            raise Missing(f"no {metric} of the heads of {self.model}")
+        self.read |= dict.fromkeys(rows)
+        values = {(r.layer, r.head, r.seed): r.value for r in rows}
+        places = sorted(labels(self.table, self.model, self.seeds[0]))
+        return np.array([[values.get((*place, seed), np.nan) for seed in self.seeds] for place in places])
+
     def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
         """Return a metric at every layer, or at every index (component, rank, width), that has it."""
         values = sorted(self.table.distinct(column, metric, self.model, part=part, head=None, step=None))
