@@ -454,6 +454,7 @@ def test_models_that_never_get_there_count_as_one():
     baseline = [Record("s", "bert-a", "steps", 9.0, seed=s) for s in (0, 1)]
     found = {c["id"]: c for c in evaluate([*reached, share, *baseline])}["tupe-a-30-percent"]
     assert found["value"] == pytest.approx(0.6) and found["verdict"] == "not separable"
+    assert "convergence.share tupe-a bert-a" in found["records"]  # was left out where a seed never gets there
     never = {c["id"]: c for c in evaluate([reached[1], *baseline])}["tupe-a-30-percent"]
     assert (never["value"], never["verdict"]) == (1.0, "not seen here")
 

@@ -326,6 +326,8 @@ def test_pairs_of_untrained_tables_do_not_count():
     ]
     found = verdict("lowdim-pairs-rotate", table + turns + pairs)
     assert (found["verdict"], found["value"]) == ("holds here", pytest.approx(0.9))
+    # The list named fft.turns alone, which gives no value.
+    assert "rotation.strength ap 1+2 index 0" in found["records"]
     # The first pair has the larger share of the variance, and the second turns more.
     found = verdict("lowdim-pairs-rotate", [*table, *turns, *pairs, one("ap", "rotation.strength", 0.97, index=1)])
     assert found["value"] == pytest.approx(0.97)

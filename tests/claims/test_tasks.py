@@ -20,6 +20,8 @@ def test_tasks_without_gain_by_training_do_not_count():
     both = verdict("dstg-costs-no-glue", [*good, *flat])
     assert both["verdict"] == "holds here" and both["value"] == pytest.approx(0.05)
     assert "without cola, where training helped too little" in both["scale"]
+    # Gains that a verdict needs were not among its records.
+    assert all(f"glue.taught {model} {task}" in both["records"] for model in ("dstg", "ap") for task in ("rte", "cola"))
     none = verdict("dstg-costs-no-glue", flat)
     assert none["verdict"] == "not testable here" and "on cola it is 0.005" in none["scale"]
     unsure = [replace(r, low=-0.01, high=0.9) if (r.model, r.metric) == ("ap", "glue.taught") else r for r in good]

@@ -39,6 +39,7 @@ def _least(e: Evidence, target: str) -> float:
     ceiling = e.table.point(f"r2.{target}.ceiling")
     if ceiling is None:
         return PRESENT
+    e.read |= dict.fromkeys(e.table.rows(f"r2.{target}.ceiling"))
     e.note = f"position alone reaches {ceiling.value:.2f}"
     return LOST * ceiling.value
 

@@ -29,7 +29,7 @@ class Missing(Exception):
 class Evidence:
     """Records of a run about some models, over the training seeds that all of them share.
 
-    Every record that a claim reads is noted in `read`. Reads without a name are of the first model. seeds: [None] where
+    Every record that gives a claim's value or bars is noted in `read`; losses behind the gates are not. Reads without a name are of the first model. seeds: [None] where
     no training is involved. step: step of the records, None for the final model, 0 for the untrained one. note: further
     facts about a measurement. over: source of its interval where that is no seed, split or document; both go into the
     scale of the verdict.
@@ -233,6 +233,7 @@ class Evidence:
         point = self.table.point(f"{family}.taught", model, part=part)
         if point is None:
             raise Missing(f"no {family}.taught of {model}, part {part} (whatwhere evaluate {family} --untrained)")
+        self.read |= dict.fromkeys(self.table.rows(f"{family}.taught", model, part=part, step=None))
         return point
 
     def require(self, point: Point, least: float, what: str) -> Point:

@@ -89,9 +89,11 @@ def lowdim_pairs_rotate(e: Evidence) -> Measured:
     In the strongest pair of components of a learned table at least {LOST} of the motion is rotation."""
     e.moved()
     e.along("index", "fft.turns")
-    pairs = e.rows("rotation.strength")  # in the order of their share of the variance
-    strongest = {seed: max((r.value for r in pairs if r.seed == seed), default=0.0) for seed in e.seeds}
-    return Point.of([[value] for value in strongest.values()], span=UNIT) >= LOST
+    pairs = {seed: [r for r in e.rows("rotation.strength") if r.seed == seed] for seed in e.seeds}
+    strongest = [max(rows, key=lambda r: r.value) for rows in pairs.values() if rows]
+    e.read |= dict.fromkeys(strongest)
+    turned = {r.seed: r.value for r in strongest}  # a table without a pair has no rotation
+    return Point.of([[turned.get(seed, 0.0)] for seed in e.seeds], span=UNIT) >= LOST
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")

@@ -88,7 +88,9 @@ def _share_of_steps(e: Evidence, model: str, baseline: str) -> Point:
     reached = e.value("convergence.reached", model, part=baseline).at[:, 0]
     if reached.all():
         return e.value("convergence.share", model, part=baseline)
-    shares = {r.seed: r.value for r in e.rows("convergence.share", model, part=baseline)}
+    rows = e.rows("convergence.share", model, part=baseline)
+    e.read |= dict.fromkeys(rows)
+    shares = {r.seed: r.value for r in rows}
     whole = [[shares[seed] if done else 1.0] for seed, done in zip(e.seeds, reached, strict=True)]
     return Point.of(whole, span=UNIT)
 
