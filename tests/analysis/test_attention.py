@@ -10,7 +10,7 @@ import torch
 from encoder_models import build
 from naive_attention import may_look, naive_weights, terms_of
 from small_documents import SEP, documents
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import BertConfig, BertModel, ModernBertConfig, ModernBertModel, RobertaConfig, RobertaModel
 
 from whatwhere.analysis.attention_weights import (
     KINDS,
@@ -231,6 +231,23 @@ def test_scores_of_foreign_encoders_equal_their_attentions(kind):
         expected = [naive_means(w[r.head].numpy(), chosen, b)[kind] for b, w in enumerate(given[r.layer - 1])]
         np.testing.assert_allclose(r.value, np.mean(expected), atol=1e-5)
     assert len(records) == 1 + 2 * 2 * 6 and arrays["mean.total"].shape == (2, 2, 9, 9)
+
+
+@pytest.mark.parametrize("kind", ["plain", "padded"])
+def test_local_attention_is_spread_over_the_keys_it_may_see(kind):
+    """ModernBERT's local blocks were divided by all keys: indifferent attention to five of nine had a spread of 0.73
+    and a profile of 0 at the lags that it cannot see."""
+    fields = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 24, "intermediate_size": 32}
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0) | {"eos_token_id": 3, "sep_token_id": 3}
+    model = ModernBertModel(ModernBertConfig(vocab_size=40, local_attention=4, **fields, **ids)).eval()
+    for block in model.layers:
+        torch.nn.init.zeros_(block.attn.Wqkv.weight)
+    records, arrays = foreign_scores(model, chosen_of(kind), WHO, batch_size=2)
+    assert model.config.layer_types == ["full_attention", "sliding_attention"]
+    for r in (r for r in records if r.metric == "attention.broad"):
+        assert r.value == pytest.approx(1, abs=1e-6), (r.layer, r.value)
+    seen = np.isfinite(arrays["profile.total"][:, 0])
+    assert arrays["lags"][seen[1]].tolist() == [-2, -1, 0, 1, 2] and seen[0].sum() > 5
 
 
 def test_roberta_counts_its_positions_itself():

@@ -134,7 +134,7 @@ class AttentionScores(WeightReader):
       1].
 
     `attention.special.keys`: share of special tokens among the keys that a regular token may look at, which is what
-    indifferent attention gives them.
+    indifferent attention gives them; of the first block.
 
     Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1),
     mean weight of a regular query on a regular key that is `lag` places after it and that it may look at, nan where
@@ -147,7 +147,7 @@ class AttentionScores(WeightReader):
         self.heads = int(model.config.num_attention_heads)
         self._profiles: dict[tuple[int, str], Any] = defaultdict(float)  # sums, as the maps and what divides them
         self._maps: dict[tuple[int, str], Any] = defaultdict(float)
-        self._pairs: Any = 0.0  # of regular tokens, by lag
+        self._pairs: dict[int, Any] = defaultdict(float)  # of regular tokens, by block and lag
         self._cells: Any = 0.0  # pairs of tokens that are no padding, by bin
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
@@ -157,12 +157,13 @@ class AttentionScores(WeightReader):
         self.keep((block, part), batch, _means(weights, regular, real & ~regular, real))
         w = min(n - 1, FARTHEST)
         pool = _pool(n, weights.values)
-        if block == 0 and part == TOTAL:  # counted once a batch
-            self.keep("special", batch, _special_keys(regular, real, weights.allowed))
+        if part == TOTAL:  # counted once a batch and block
             pairs, both = (tokens[:, :, None] & tokens[:, None, :] for tokens in (regular, real))  # (b, n, n)
             may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
-            self._pairs = self._pairs + lag_sums(may.sum(0)[None], w)[0]
-            self._cells = self._cells + _pooled(both.sum(0), pool)
+            self._pairs[block] += lag_sums(may.sum(0)[None], w)[0]
+            if block == 0:
+                self.keep("special", batch, _special_keys(regular, real, weights.allowed))
+                self._cells = self._cells + _pooled(both.sum(0), pool)
         self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular, pool.dtype), w)
         self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
 
@@ -185,9 +186,9 @@ class AttentionScores(WeightReader):
         arrays: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
         with np.errstate(invalid="ignore", divide="ignore"):
             for part in parts:
-                for name, sums, count in (("profile", self._profiles, self._pairs), ("mean", self._maps, self._cells)):
-                    of_blocks = np.stack([sums[block, part] for block in blocks]) / count
-                    arrays[f"{name}.{part}"] = of_blocks.astype(np.float32)
+                profiles = np.stack([self._profiles[block, part] / self._pairs[block] for block in blocks])
+                maps = np.stack([self._maps[block, part] for block in blocks]) / self._cells
+                arrays |= {f"profile.{part}": profiles.astype(np.float32), f"mean.{part}": maps.astype(np.float32)}
         return arrays
 
 
@@ -263,20 +264,35 @@ def foreign_scores(
     """Measure the scores of `AttentionScores` for any encoder of transformers.
 
     Return its records and arrays, part `total` alone. The encoder must return its attention weights. The model runs in
-    its eager implementation, in evaluation mode, and keeps its own settings.
+    its eager implementation, in evaluation mode, and keeps its own settings. In a block with local attention, as most
+    of ModernBERT's (`layer_types` of its configuration), a query may look at the keys within the farthest lag that has
+    any weight.
 
     Raises:
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
     """
     scores = AttentionScores(model)
+    types = list(getattr(model.config, "layer_types", None) or ())
     for batch, attentions in attention_weights(model, windows, batch_size, progress):
         keys = batch.real[:, None, None, :].expand(-1, 1, windows.length, -1)
         with torch.inference_mode():
             for block, values in enumerate(attentions):
                 p = at_least_float32(values)
                 allowed = None if windows.attention_mask is None else keys
+                if types[block : block + 1] not in ([], ["full_attention"]):
+                    near = _local(p, batch.real)
+                    allowed = near if allowed is None else allowed & near
                 scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), allowed))
     return scores.records(context), scores.arrays()
+
+
+def _local(p: Tensor, real: Tensor) -> Tensor:
+    """Return the pairs within the farthest lag that has any weight of a query that is no padding, (1, 1, n, n)."""
+    n = p.shape[-1]
+    places = torch.arange(n, device=p.device)
+    lags = (places - places[:, None]).abs()
+    weighed = (p.amax(1).gt(0) & real[:, :, None]).any(0)
+    return (lags <= lags[weighed].max())[None, None]
 
 
 def attention_weights(
@@ -295,7 +311,7 @@ def attention_weights(
             if not shapes or any(s != shape for s in shapes):
                 raise ValueError(
                     f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got "
-                    f"{shapes or 'none'}. Only encoders whose tokens all look at all tokens can be measured."
+                    f"{shapes or 'none'}. Only encoders that have a weight for every pair of tokens can be measured."
                 )
             yield Batch.of(windows, rows, device), attentions
 
