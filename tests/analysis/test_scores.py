@@ -8,7 +8,8 @@ from encoder_models import build
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis.patterns import score_records, theta_records
+from whatwhere.analysis.passes import Batch
+from whatwhere.analysis.patterns import ScoreSpread, score_records, theta_records
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
@@ -43,6 +44,18 @@ def test_spread_equals_loops(name, options):
             ]
             variances.append(np.mean([np.var([head[pair] for pair in may]) for head in own]))
         assert r.value == pytest.approx(np.sqrt(np.mean(variances))) and r.n == 5 and r.low <= r.value <= r.high
+
+
+def test_a_constant_term_has_a_spread_of_zero():
+    """A term constant over regular pairs alone had a variance below 0 by rounding, and its record vanished as nan."""
+    docs = documents(count=4, n=9)
+    batch = Batch.of(docs, np.arange(4), torch.device("cpu"))
+    pairs = torch.from_numpy(docs.regular[:, :, None] & docs.regular[:, None, :])[:, None]
+    for level in torch.linspace(0.1, 9.9, 50):
+        reader = ScoreSpread()
+        reader.terms(batch, 0, {"absolute": torch.where(pairs, level, -level).expand(-1, 2, -1, -1)}, None)
+        (r,) = reader.records(WHO)
+        assert r.value == pytest.approx(0, abs=1e-2)
 
 
 def test_initial_score_sizes_follow_the_stream_width():

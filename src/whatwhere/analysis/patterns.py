@@ -80,7 +80,8 @@ class ScoreSpread(Reader):
             scores = scores - scores.mean((2, 3), keepdim=True)  # so that squares do not cancel
             moments = (x.expand(len(pairs), -1, -1, -1) for x in (scores, scores.square()))
             mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
-            self.keep((block, name), batch, (square - mean.square()).mean(1))
+            variance = (square - mean.square()).clamp(min=0)  # rounding may leave less than 0
+            self.keep((block, name), batch, variance.mean(1))
 
     def records(self, context: RecordContext) -> list[Record]:
         values, places = self.places()  # (windows, places)
