@@ -130,6 +130,15 @@ def test_the_smallest_difference_has_the_points_unit():
     assert smallest_difference([[Point.of([[1.0]])]]) is None and smallest_difference([[models[0]]]) is None
 
 
+def test_every_place_counts_in_the_smallest_difference():
+    """One place of two seeds hid the variances of all places of three."""
+    wide = [Point.of([[v] for v in values]) for values in ((0.0, 10.0, 20.0), (5.0, 3.0, 1.0))]
+    calm = [Point.of([[v] for v in values]) for values in ((0.0, 0.01), (0.005, 0.0))]
+    seeds, size = smallest_difference([wide, calm])
+    spread = [np.var([-5.0, 7.0, 19.0], ddof=1), np.var([-0.005, 0.01], ddof=1)]
+    assert seeds == 2 and size == pytest.approx(smallest_effect(2) * np.sqrt(np.mean(spread)))
+
+
 def test_values_that_are_not_finite_are_left_out():
     assert Table([r2(float("nan"))]).point("r2.token", "ap", layer=1, part="all") is None
     assert summary([r2(0.5, low=float("nan"), high=0.6)]).low is None

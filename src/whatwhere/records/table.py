@@ -314,25 +314,26 @@ def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) 
     """Return the number of seeds and the smallest difference that they show with a chance of 80 %.
 
     It is in the unit of the points; in standard deviations that is `intervals.smallest_effect`; the variance is the
-    mean over all that can be compared. Of bounded values it holds away from the ends of their range. None without
+    mean over all that can be compared, the number of seeds their fewest. Of bounded values it holds away from the ends of their range. None without
     several seeds, or where they do not vary.
 
     Args:
         places: values of several models in one place each, which are compared with each other.
         paired: of differences between two models, seed by seed; else of a value and a threshold.
     """
-    spreads: dict[int, list[float]] = {}  # number of seeds -> variances
+    variances: list[float] = []
+    counts: list[int] = []  # of seeds
     for points in places:
         seeded = [p for p in points if p.seeds > 1]
         rows = [p.seed_values for p in seeded]
         if paired:
             rows = [d.seed_values for a, b in combinations(seeded, 2) if (d := a - b).seeds > 1]
-        for row in rows:
-            spreads.setdefault(len(row), []).append(float(row.var(ddof=1)))
-    if not spreads:
+        variances += [float(row.var(ddof=1)) for row in rows]
+        counts += [len(row) for row in rows]
+    if not variances:
         return None
-    seeds = min(spreads)
-    size = smallest_effect(seeds) * math.sqrt(float(np.mean(spreads[seeds])))
+    seeds = min(counts)
+    size = smallest_effect(seeds) * math.sqrt(float(np.mean(variances)))
     return (seeds, size) if size > 0 else None
 
 
