@@ -158,7 +158,8 @@ def separation_records(
             rows = table[chosen]
             before = start[chosen]
             place: dict[str, Any] = {"part": part, "n": len(rows)}
-            records += _shape(rows, context.at(step), **place)
+            at = corpus.positions if part == "corpus" and corpus is not None else chosen
+            records += _shape(rows, np.asarray(at), context.at(step), **place)
             values = {"change": float(np.linalg.norm(rows - before) / np.linalg.norm(before))}
             if part == "corpus" and corpus is not None:
                 values |= corpus.stress(rows)
@@ -201,10 +202,10 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, context: Record
     return records
 
 
-def _shape(table: np.ndarray, context: RecordContext, **place: Any) -> list[Record]:
-    """Return records of a table's rows by themselves."""
+def _shape(table: np.ndarray, positions: np.ndarray, context: RecordContext, **place: Any) -> list[Record]:
+    """Return records of a table's rows by themselves; positions: (rows,), with gaps where a corpus has some."""
     apart = distances(table)[np.triu_indices(len(table), 1)]
-    violations = monotonicity_interval(table)
+    violations = monotonicity_interval(table, positions=positions)
     shape = spectrum(table)
     ends = () if violations.low == violations.high else (violations.low, violations.high)
     return [

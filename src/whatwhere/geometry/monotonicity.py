@@ -35,17 +35,20 @@ def monotonicity_violations(table: np.ndarray) -> float:
     return monotonicity_interval(table).value
 
 
-def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> Share:
+def monotonicity_interval(
+    table: np.ndarray, samples: int = SAMPLES, seed: int = 0, positions: np.ndarray | None = None
+) -> Share:
     """Return the share of violated triples of a table (n, d) with its 95 % interval.
 
     It counts the triples of `monotonicity_violations`. Beyond 1,024 positions the interval is Wilson's over the random
-    triples; up to there all triples are counted and the interval is a point.
+    triples; up to there all triples are counted and the interval is a point. positions: (n,) the positions that the
+    rows are, ascending (default: 0, 1, ..., without gaps).
     """
     table = check_table(table)
     if len(table) <= EXACT_UP_TO:
-        share = violations_of_distances(distances(table))
+        share = violations_of_distances(distances(table), positions)
         return Share(share, share, share)
-    i, j, k = _triples(len(table), samples, np.random.default_rng(seed))
+    i, j, k = _ordered(_triples(len(table), samples, np.random.default_rng(seed)), _where(positions, len(table)))
     blocks = np.array_split(np.arange(len(i)), -(-len(i) * table.shape[1] // 2**22))
     near, far = (
         np.sqrt(np.concatenate([squared_differences(table[i[at]], table[other[at]]) for at in blocks]))
@@ -71,13 +74,8 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
     where = _where(positions, n)
     slack = TOLERANCE * np.abs(dist).max()
     if n > EXACT_UP_TO:
-        i, j, k = _triples(n, SAMPLES, np.random.default_rng(0))
-        near = np.abs(where[i] - where[j])
-        far = np.abs(where[i] - where[k])
-        counted = near != far
-        nearer = np.where(near < far, j, k)[counted]
-        farther = np.where(near < far, k, j)[counted]
-        return float(np.mean(dist[i[counted], nearer] > dist[i[counted], farther] + slack))
+        i, j, k = _ordered(_triples(n, SAMPLES, np.random.default_rng(0)), where)
+        return float(np.mean(dist[i, j] > dist[i, k] + slack))
     violated = 0
     triples = 0
     for i in range(n):
@@ -138,6 +136,14 @@ def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
     if where.shape != (n,) or np.any(np.diff(where) <= 0):
         raise ValueError(f"{n} rows belong to {n} ascending positions. Got {where.shape} of them.")
     return where.astype(np.int32)
+
+
+def _ordered(triples: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Return the triples (3, m) whose rows j and k are not equally far from row i, j the nearer; where: (n,)."""
+    i, j, k = triples
+    near = np.abs(where[i] - where[j])
+    far = np.abs(where[i] - where[k])
+    return np.stack([i, np.where(near < far, j, k), np.where(near < far, k, j)])[:, near != far]
 
 
 def _triples(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
