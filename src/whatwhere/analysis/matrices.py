@@ -182,8 +182,9 @@ def condition_records(
 
     `h1` and `h3` are the smallest distances over pairs of positions.
 
-    h1: of |ē_i - ē_j|. h3, by layer (0 = the first block's) and head: part "M" |M(ē_i - ē_j)|, as H3 states, and "M^T"
-    |Mᵀ(ē_i - ē_j)|, which the proof of theorem 4 uses. With `halves` also `h1.floor` and `h3.floor`: the mean over
+    h1: of |ē_i - ē_j|. h3, by head and layer, here the state that a block reads: 0 of the first block, one less than in
+    other records of blocks. Part "M" is |M(ē_i - ē_j)|, as H3 states, and "M^T" |Mᵀ(ē_i - ē_j)|, which the proof of
+    theorem 4 uses. With `halves` also `h1.floor` and `h3.floor`: the mean over
     positions and splits of the distance between the means of two halves at one position; a smallest distance below it
     is not shown to be more than chance. n is the number of positions. (M multiplies the word embeddings here, as in the
     paper, whose model has one layer and no norm; in later layers of a real model it meets hidden states.)

@@ -313,7 +313,8 @@ def hypotheses(run: Run) -> Table | None:
                 rows.append(row(model, "H3", part.replace("^T", "ᵀ"), layer, distances[at].value, *rest))
     caption = (
         "Distances of positions in a model: mean embeddings (H1), and M or Mᵀ times them in the head where the "
-        "smallest is smallest (H3; the condition names M, the proof of the theorem uses Mᵀ); the same at step 0"
+        "smallest is smallest (H3; the condition names M, the proof of the theorem uses Mᵀ); the same at step 0. "
+        "Layer 0 is the first block's"
     )
     columns = ["Model", "Condition", "Matrix", "Layer", "Smallest", "Between halves", "Median", "Smallest at step 0"]
     return Table.of("hypotheses", caption, columns, rows) if rows else None
