@@ -234,7 +234,7 @@ def test_scores_of_foreign_encoders_equal_their_attentions(kind):
 
 
 @pytest.mark.parametrize("kind", ["plain", "padded"])
-def test_local_attention_is_spread_over_the_keys_it_may_see(kind):
+def test_local_attention_is_spread_over_visible_keys(kind):
     """ModernBERT's local blocks were divided by all keys: indifferent attention to five of nine had a spread of 0.73
     and a profile of 0 at the lags that it cannot see."""
     fields = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 24, "intermediate_size": 32}

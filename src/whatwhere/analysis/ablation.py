@@ -6,8 +6,8 @@ in one head; the rest of the model is unchanged. Each window is compared with it
 
 GEOM section 4, hypothesis H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P
 fixed. The tokens at i and j, masked or not, swap their positions; table, biases and rotation follow the positions, so
-this equals a text with two tokens exchanged. One pair among n tokens hardly moves the mean loss, so the records
-separate the two tokens from the others.
+this equals a text with two tokens exchanged in schemes that read position ids alone. One pair among n tokens hardly
+moves the mean loss, so the records separate the two tokens from the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -387,8 +387,8 @@ def swap_records(
     positions and one of them is masked, and only then runs through the model: 36 % of the full ones.
 
     - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of
-      the same documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the
-      bootstrap's 95 % interval over documents; n: documents.
+      the same documents): mean of the paired rise over pairs and tokens of a window, then over windows, with the
+      bootstrap's 95 % interval, which draws documents; n: documents.
     - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all windows is above
       0 by more than rounding, with Wilson's interval; n: pairs. At random it is one half.
 

@@ -319,18 +319,18 @@ def attention_weights(
 def repeated_documents(windows: ChosenWindows, seed: int = 0) -> tuple[ChosenWindows, ChosenWindows]:
     """Build texts A+B+A and, as their control, A+B+C of equal length from pieces of real documents (DSTG figure 3).
 
-    A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn
-    from `seed`. A and C have a third of the regular tokens each, B the rest, so that every place of A+B+C is the same
-    place in A+B+A. Special tokens stand at the ends as in the document that gives A; those within documents are left
-    out. Documents with padding, or with too few regular tokens for a piece, are left out. Positions are 0, 1, 2, ...
-    and a text is one attention span.
+    A, B and C are the first regular tokens of three windows, each window being A once; a document of several windows
+    may give two of the pieces. B and C are drawn from `seed`. A and C have a third of the regular tokens each, B the
+    rest, so that every place of A+B+C is the same place in A+B+A. Special tokens stand at the ends as in the window
+    that gives A; those within windows are left out. Windows with padding, or with too few regular tokens for a piece,
+    are left out. Positions are 0, 1, 2, ... and a text is one attention span.
 
     Returns:
         Both sets, text by text the same but for the last piece. Their one target, "segment", is 0, 1, 2 in the three
         pieces, -1 at special tokens.
 
     Raises:
-        ValueError: fewer than three documents, or fewer than three regular tokens in them.
+        ValueError: fewer than three such windows, or fewer than three regular tokens in them.
     """
     n = windows.length
     regular = windows.regular

@@ -324,8 +324,8 @@ class _Compared:
     def _statistics(self, signed: np.ndarray, mds: MDS | None) -> Iterator[tuple[Key, float]]:
         """Yield the numbers of one kind of distances; `distance.mean` as the mean square.
 
-        Corrected distances come signed, as cutting at 0 would change orders and correlations; stress takes
-        them cut at 0.
+        Corrected distances come signed: the correlation with the lag and orders use the sign, stress and
+        correlations with tables take them cut at 0.
         """
         positions = self.positions
         plan = self.plan

@@ -330,7 +330,7 @@ class Targets:
 def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
     """Return the targets that vary in the test and training tokens of every split.
 
-    test: (splits, documents, n), from `split_documents`. The shuffle has a fixed seed. R² of a constant is undefined,
+    test: (splits, windows) bool, from `split_documents`. The shuffle has a fixed seed. R² of a constant is undefined,
     so such a target is left out and the log says so.
     """
     intra = windows.targets["intra"]

@@ -314,8 +314,8 @@ def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) 
     """Return the number of seeds and the smallest difference that they show with a chance of 80 %.
 
     It is in the unit of the points; in standard deviations that is `intervals.smallest_effect`; the variance is the
-    mean over all that can be compared, the number of seeds their fewest. Of bounded values it holds away from the ends of their range. None without
-    several seeds, or where they do not vary.
+    mean over all that can be compared, the number of seeds their fewest. Of bounded values it holds away from the ends
+    of their range. None without several seeds, or where they do not vary.
 
     Args:
         places: values of several models in one place each, which are compared with each other.
