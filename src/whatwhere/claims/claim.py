@@ -141,8 +141,8 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
     is "not testable here", and `scale` names the lack. Where a loss still falls, an empirical claim is "not settled",
     and `scale` gives the verdict so far. Where the same rule holds of the untrained models, training has taught nothing
     of it: "holds untrained too". With one training seed a verdict is about that model; `scale` says so. A claim about
-    corpora or tables is judged for each that the records have; the middle one by the smallest margin gives the row, and
-    `scale` names it first.
+    corpora or tables is judged for each that the records have; among those that are testable and settled, if any, the
+    middle one by the smallest margin gives the row, and `scale` names it first.
 
     Args:
         records: of a study, a geometry run or a spectra run.

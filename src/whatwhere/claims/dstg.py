@@ -483,8 +483,8 @@ def dstg_heads_cluster(e: Evidence) -> Measured:
 def dstg_relative_supports_semantics(e: Evidence) -> Measured:
     """Relative position supports the semantic heads.
     Spearman's correlation over heads of the relative term's divergence with the semantic term's, in nats, is above 0,
-    and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
-    because they sum to one."""
+    and above that with the absolute term's; with one seed both intervals are bootstraps over heads, with several
+    Student's between seeds. Shares of it would correlate because they sum to one."""
     semantic, gap = rank_correlations(*(_heads(e, f"kl.{term}") for term in ("relative", "semantic", "absolute")))
     return semantic >= 0, gap >= 0
 

@@ -29,10 +29,10 @@ class Missing(Exception):
 class Evidence:
     """Records of a run about some models, over the training seeds that all of them share.
 
-    Every record that gives a claim's value or bars is noted in `read`; losses behind the gates are not. Reads without a name are of the first model. seeds: [None] where
-    no training is involved. step: step of the records, None for the final model, 0 for the untrained one. note: further
-    facts about a measurement. over: source of its interval where that is no seed, split or document; both go into the
-    scale of the verdict.
+    Every record that gives a claim's value or bars is noted in `read`; losses behind the gates are not. Reads without a
+    name are of the first model. seeds: [None] where no training is involved. step: step of the records, None for the
+    final model, 0 for the untrained one. note: further facts about a measurement. over: source of its interval where
+    that is no seed, split or document; both go into the scale of the verdict.
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:

@@ -267,15 +267,16 @@ def geom_dimensions_real(e: Evidence) -> Measured:
 @of_corpora("GEOM remark 7, section 6.3 (no number printed)")
 def geom_toeplitz(e: Evidence) -> Measured:
     """Distances depend on the lag alone.
-    Matrices that are constant along diagonals hold at least {MOST} of the square of the doubly centred matrix of
-    corrected distances."""
+    Matrices that are constant along diagonals explain at least {MOST} of the variance of the entries off the diagonal
+    of the doubly centred matrix of corrected distances."""
     return e.value("toeplitz.corrected") >= MOST
 
 
 @of_corpora("GEOM remark 7 (no number printed)")
 def geom_circulant(e: Evidence) -> Measured:
     """The centred distances are circulant, hence sinusoidal.
-    Circulant matrices hold at least {MOST} of the square of the doubly centred matrix of corrected distances."""
+    Circulant matrices explain at least {MOST} of the variance of the entries off the diagonal of the doubly centred
+    matrix of corrected distances."""
     return e.value("circulant.corrected") >= MOST
 
 
@@ -401,7 +402,7 @@ def geom_learned_monotone(e: Evidence) -> Measured:
     """Learned tables are far from random order.
     Violations of monotonicity of a learned table at its last checkpoint, which stands above its noise, are at most
     {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a document, or
-    where they leave more than {ROOM} of the rows free on average, by which training shifts them."""
+    where they leave more than {ROOM} of the rows free, by which training shifts them."""
     _placed(e)
     _unshifted(e)
     e.moved()
@@ -431,8 +432,7 @@ def geom_learned_correlates(e: Evidence) -> Measured:
     """Learned distances follow the corpus's distances.
     Distances of a learned table at its last checkpoint, which stands above its noise, correlate with the corpus's
     corrected ones by at least {CORRELATED}; not testable where fewer than {PLACED} of the training windows begin with a
-    document, or where they leave more than {ROOM} of the rows free on average, by which training shifts them: rows then
-    are no places in documents."""
+    document, or where they leave more than {ROOM} of the rows free, by which training shifts them."""
     _placed(e)
     _unshifted(e)
     e.moved()
