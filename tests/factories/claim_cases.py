@@ -397,7 +397,7 @@ CASES = {
         0.1,
         (0.9, 10),
     ),
-    "geom-toeplitz": Case(lambda v, h: [*tables(), corpus("toeplitz.corrected", v, h)], 0.95, 0.4, (0.9, 0.02)),
+    "geom-toeplitz": Case(lambda v, h: [*tables(), corpus("lag.share.corrected", v, h)], 0.95, 0.4, (0.9, 0.02)),
     "geom-circulant": Case(lambda v, h: [*tables(), corpus("circulant.corrected", v, h)], 0.95, 0.4, (0.9, 0.02)),
     "geom-mds-monotone": Case(
         lambda v, h: [*tables(), corpus("violations.corrected", v, h, part="mds")], 0.22, 0.45, (0.368, 0.05)

@@ -16,6 +16,7 @@ from whatwhere.geometry import (
     violations_of_distances,
 )
 from whatwhere.geometry.distances import distances
+from whatwhere.geometry.mds import centred_gram
 
 
 def naive(d):
@@ -103,6 +104,15 @@ def test_toeplitz_and_circulant_shares_are_one():
     assert toeplitz_share(toeplitz(lags)) == pytest.approx(1)
     assert circulant_share(toeplitz(lags)) < 0.9
     assert circulant_share(circulant(lags)) == pytest.approx(1) == toeplitz_share(circulant(lags))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_centring_mixes_lags(power):
+    """A claim that distances depend on the lag alone read the centred matrix, of which no such distances pass 0.9."""
+    squares = toeplitz(np.arange(126.0) ** power)
+    assert toeplitz_share(squares) == pytest.approx(1)
+    assert toeplitz_share(centred_gram(squares)) == pytest.approx({1: 0.83, 2: 0.74}[power], abs=0.01)
+    assert toeplitz_share(centred_gram(squares)) < 0.9
 
 
 def test_shares_are_r2_of_the_means_off_the_diagonal():

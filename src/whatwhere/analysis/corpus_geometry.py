@@ -334,6 +334,7 @@ class _Compared:
         dist = np.maximum(signed, 0.0)
         yield ("distance.mean", None, None), float(squares[pairs].mean())
         yield ("lag.correlation", None, None), lag_correlation(signed, positions, signed=True)
+        yield ("lag.share", None, None), toeplitz_share(squares, positions)
         yield ("violations", "corpus", None), violations_of_distances(signed, positions, signed=True)
         gram = centred_gram(squares)
         yield ("toeplitz", None, None), toeplitz_share(gram, positions)

@@ -119,9 +119,14 @@ METRICS: dict[str, Metric] = {
     "support": Metric(name="tokens of the rarest position", unit="tokens", counts="positions", method="geometry"),
     "positions.kept": Metric(name="positions kept", unit="positions", method="geometry"),
     **with_endings(
-        "toeplitz",
+        "lag.share",
         CORRECTED,
         Metric(name="share of the lag alone", unit=SHARE, counts="positions", over=GROUPS, method="geometry"),
+    ),
+    **with_endings(
+        "toeplitz",
+        CORRECTED,
+        Metric(name="share of Toeplitz matrices", unit=SHARE, counts="positions", over=GROUPS, method="geometry"),
     ),
     **with_endings(
         "circulant",

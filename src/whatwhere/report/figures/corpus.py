@@ -165,8 +165,8 @@ def support(run: Run) -> Iterator[Line]:
 
 
 def _lag_alone(run: Run, panels: object) -> str:
-    points, kind = first(run, "toeplitz")
-    caption = f"Share of the distances that the lag alone explains, {kind}"
+    points, kind = first(run, "lag.share")
+    caption = f"Share of the variance of squared distances that the lag alone explains, {kind}"
     return best(coded(points), caption, write=rounded) if points else "Distances between positions"
 
 
@@ -175,7 +175,7 @@ def _lag_alone(run: Run, panels: object) -> str:
     "Distances of each position to the next and to the first; every single one is in arrays/",
     _lag_alone,
     columns=("Corpus", "Position", "To the next", "corrected", "To the first", "corrected "),
-    records=("arrays/geometry-*.npz: distance, corrected", "toeplitz, circulant"),
+    records=("arrays/geometry-*.npz: distance, corrected", "lag.share, toeplitz, circulant"),
     width=400,
 )
 def matrix(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
