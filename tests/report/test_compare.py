@@ -2,6 +2,7 @@
 by side."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -191,3 +192,23 @@ def test_a_comparison_is_written_whole(pair, tmp_path):
     assert path.read_text(encoding="utf-8").endswith("</html>") and [p.name for p in path.parent.iterdir()] == [
         path.name
     ]
+
+
+def with_seed(folder: Path, seed: int) -> Path:
+    """Name the one training of a run by another seed."""
+    records = [replace(r, seed=seed if r.seed is not None else None) for r in read_records(folder / "records.parquet")]
+    write_records(folder / "records.parquet", records)
+    for file in list((folder / "arrays").glob("*-seed-0.npz")):
+        file.rename(file.with_name(file.name.replace("-seed-0", f"-seed-{seed}")))
+    return folder
+
+
+def test_seeds_of_two_runs_do_not_add_up(build):
+    """A run of seed 0 beside a run of seed 1 was said to have two training seeds, with intervals between them."""
+    runs = [build("one", models=("ap",)), with_seed(build("two", models=("ap",)), 1)]
+    together = merged(open_runs(runs))
+    assert together.seeds == [0, 1] and together.trainings == (1, 1)
+    text = words(comparison_page(open_runs(runs)))
+    assert "One training seed" in text and "2 training seeds" not in text and "between seeds" not in text
+    several = comparison_page(open_runs([runs[1], build("three", models=("ap",), seeds=(0, 1, 2))]))
+    assert " 1 to 3 training seeds a model: intervals between few of them are wide." in several.caveats[-1]

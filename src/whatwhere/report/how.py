@@ -210,7 +210,8 @@ def words(run: Run) -> list[Markup]:
 
 def power(run: Run) -> Markup:
     """Return how small an effect the run's seeds can show, in standard deviations and in the units of its records."""
-    if len(run.seeds) < 2:
+    fewest, seeds = run.trainings
+    if seeds < 2:
         return _ALONE.format(three=number(effects(3)[0]), five=number(effects(5)[0]))
     compared = {"nats of held-out loss": [[p for m in run.models if (p := run.last("loss", m))]]}
     for name, by, where, words in _EFFECTS:
@@ -226,8 +227,9 @@ def power(run: Run) -> Markup:
         if between and bar:
             sizes.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
     sentence = f"Between two models of this run that is {listed(sizes)}. " if sizes else ""
-    size, apart = map(number, effects(len(run.seeds)))
-    return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, sentence=sentence, apart=apart)
+    size, apart = map(number, effects(seeds))
+    number_of_seeds = f"{'up to ' if fewest < seeds else ''}{count(seeds, 'training seed')}"
+    return _POWER.format(seeds=number_of_seeds, size=size, sentence=sentence, apart=apart)
 
 
 def _has(run: Run, *beginnings: str) -> bool:

@@ -189,6 +189,13 @@ class Run:
         """Training seeds of the run."""
         return sorted({r.seed for r in self.records if r.model and r.seed is not None})
 
+    @cached_property
+    def trainings(self) -> tuple[int, int]:
+        """The fewest and the most training seeds of a model; (0, 0) where records name no seeds."""
+        numbers = (seeds - {None} for model, seeds in self.table.seeds.items() if model)
+        counts = [len(of_model) for of_model in numbers if of_model]
+        return min(counts, default=0), max(counts, default=0)
+
     def config(self, model: str) -> dict[str, Any]:
         """Return the encoder configuration of a model; {} if study.json has none."""
         config = next((m.get("config") for m in self.entries if m.get("name") == model), None)

@@ -250,7 +250,7 @@ def caveats(run: Run) -> list[str]:
         return "are" if len(models) > 1 else "is"
 
     tokens = totals(run, "tokens")
-    seeds = len(run.seeds)
+    fewest, most = run.trainings
     sentences = []
     have = "has" if len(run.stuck or run.weak_models) == 1 else "have"
     if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
@@ -274,12 +274,14 @@ def caveats(run: Run) -> list[str]:
         learners = "All models are" if subject_of(list(falls)) == "All" else f"{named(list(falls))} {are(falls)}"
         sentences.append(f"{learners} still learning ({sizes} nats in the last tenth of the steps): train longer.")
     # Without tokens, seeds belong to an evaluation, and its figures name them.
-    if tokens and seeds == 1:
+    if tokens and most == 1:
         sentences.append(
             "One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those."
         )
-    elif tokens and 1 < seeds < 5:
-        sentences.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
+    elif tokens and fewest < most:
+        sentences.append(f"{fewest} to {most} training seeds a model: intervals between few of them are wide.")
+    elif tokens and 1 < most < 5:
+        sentences.append(f"{count(most, 'training seed')}: intervals between them are wide.")
     picked = not run.apart and any(run.last("loss", m) for m in run.models)
     return list(filter(None, (" ".join(sentences), "" if picked else schemes.unequal_terms(run))))
 

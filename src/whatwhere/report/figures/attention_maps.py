@@ -108,7 +108,7 @@ def _sampled(run: Run, panels: object) -> Mapping[str, str]:
     points = [
         p for model, term, looks in _list_maps(run) for look in looks for p in heads(run, look, model, term).values()
     ]
-    return {"sample": sample(points), "drawn": drawn(run.seeds, [seeds_of(run, run.models[0])[0]])}
+    return {"sample": sample(points), "drawn": drawn(run.trainings[1], [seeds_of(run, run.models[0])[0]])}
 
 
 @Maps(

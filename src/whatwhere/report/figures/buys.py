@@ -182,8 +182,10 @@ def costs(run: Run) -> Table | None:
         rows.append([text(model), *cells])
     columns = ["Model", "Validation loss, nats", "Low", "High", "Masked tokens right", *kinds]
     shown = [i == 0 or any(row[i].raw is not None for row in rows) for i in range(len(columns))]
-    seeds = f"means over {len(run.seeds)} training seeds with the {INTERVAL} between seeds"
-    caption = f"Final loss, size and cost, {seeds if len(run.seeds) > 1 else 'one training seed'}"
+    fewest, most = run.trainings
+    number = f"{most}" if fewest == most else f"{fewest} to {most}"
+    seeds = f"means over {number} training seeds with the {INTERVAL} between seeds"
+    caption = f"Final loss, size and cost, {seeds if most > 1 else 'one training seed'}"
     rows = [list(compress(row, shown)) for row in rows]
     records = ("loss: part", "accuracy: part", *(metric for metric, _ in kinds.values()))
     return Table.of("costs", caption, list(compress(columns, shown)), rows, *records)

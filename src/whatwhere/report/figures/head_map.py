@@ -181,7 +181,7 @@ def taxonomy(run: Run) -> Figure | None:
     return Figure(
         "heads",
         title or _counts(run, model, mark(run, model)),
-        subtitle + drawn(run.seeds, [seeds_of(run, model)[0]]),
+        subtitle + drawn(run.trainings[1], [seeds_of(run, model)[0]]),
         [_triangle(run, m) if m in three else _strip(run, m) for m in models],
         _taxonomy_table(run, models),
         key,
@@ -413,7 +413,7 @@ def by_layer(run: Run) -> Iterator[Line]:
         "Documents",
     ),
     records=("kl.*: layer, head", "ablation.remove: layer, head, part"),
-    gaps=lambda run, points: {"drawn": drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])},
+    gaps=lambda run, points: {"drawn": drawn(run.trainings[1], [seeds_of(run, points[0].panel)[0]])},
 )
 def by_head(run: Run) -> Iterator[Dot]:
     """Each point is a head without one term: how far its attention moves, and how far the loss of masked words

@@ -261,7 +261,7 @@ def _map(run: Run, model: str, part: str, seed: int | None, arrays: dict[str, np
     return Figure(
         id,
         title or f"One document in the states of `{model}`, layer by layer",
-        subtitle + drawn(run.seeds, [seed]),
+        subtitle + drawn(run.trainings[1], [seed]),
         panels,
         Table.of(id, "Tokens of the document on two components, by layer", columns, rows),
         width=300,

@@ -138,7 +138,7 @@ def table_map(run: Run) -> Figure | None:
     return Figure(
         "table-map",
         title or "The position tables, first two principal components",
-        subtitle + drawn(run.seeds, [seed for seed, _ in tables.values()]),
+        subtitle + drawn(run.trainings[1], [seed for seed, _ in tables.values()]),
         panels + (along.panels if along else []),
         Table.of("map", "Scores of every position", columns, rows),
         width=230 if dense else 420,

@@ -38,7 +38,7 @@ def tables_of(run: Run, key: str) -> dict[str, tuple[int | None, dict[str, np.nd
 
 
 def _drawn(key: str) -> Callable[[Run, object], Mapping[str, str]]:
-    return lambda run, _: {"drawn": drawn(run.seeds, [seed for seed, _ in tables_of(run, key).values()])}
+    return lambda run, _: {"drawn": drawn(run.trainings[1], [seed for seed, _ in tables_of(run, key).values()])}
 
 
 def _of_drawn(run: Run, metric: str, model: str) -> dict[Any, Point]:

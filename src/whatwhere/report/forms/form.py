@@ -233,7 +233,10 @@ def sample(
     return f"n = {number(sizes[0])}{most} {counted}; {words}" if sizes else words
 
 
-def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:
-    """Say which of several training seeds a figure draws; "" where there is one."""
-    known = sorted({seed for seed in shown if seed is not None})
-    return f" Drawn: seed {known[0]} of {count(len(seeds), 'training seed')}." if known and len(seeds) > 1 else ""
+def drawn(seeds: int, shown: Iterable[int | None]) -> str:
+    """Say which of the most training seeds of a model a figure draws; "" where there is one."""
+    known = {seed for seed in shown if seed is not None}
+    if not known or seeds < 2:
+        return ""
+    which = f"seed {min(known)} of" if len(known) == 1 else "the lowest seed of each model, of up to"
+    return f" Drawn: {which} {count(seeds, 'training seed')}."
