@@ -212,3 +212,32 @@ def test_seeds_of_two_runs_do_not_add_up(build):
     assert "One training seed" in text and "2 training seeds" not in text and "between seeds" not in text
     several = comparison_page(open_runs([runs[1], build("three", models=("ap",), seeds=(0, 1, 2))]))
     assert " 1 to 3 training seeds a model: intervals between few of them are wide." in several.caveats[-1]
+
+
+def held_out(folder: Path, number: int, **training: object) -> Path:
+    """Give a run the loss of four held-out documents, its source, and settings of its training."""
+    records = read_records(folder / "records.parquet")
+    (model,) = {r.model for r in records if r.metric == "loss"}
+    losses = [3.0 + i + number / 10 + i / 100 for i in range(4)]
+    records += [Record(folder.name, model, "loss.document", v, seed=0, index=i) for i, v in enumerate(losses)]
+    write_records(folder / "records.parquet", records)
+    entries = json.loads((folder / "study.json").read_text())["models"]
+    entries = [entry | {"training": entry["training"] | training} for entry in entries]
+    corpus = {"name": "docs", "length": 128, "vocab_size": 4096, "join": "none", "source": {"name": "docs"}}
+    change(folder, "study.json", models=entries, corpus=corpus)
+    return folder
+
+
+def test_other_held_out_documents_are_not_paired(build):
+    """Document 7 of one run was paired with document 7 of a run that held back others, and the two were ranked."""
+    first = held_out(build("one", models=("ap",)), 0, held_out=0.05)
+    same = held_out(build("two", models=("rope",)), 2, held_out=0.05)
+    alike = comparison_page(open_runs([first, same])).pick
+    assert alike is not None and "the same 4 held-out documents" in alike.table.caption
+    other = held_out(build("three", models=("rope",)), 2, held_out=0.1)
+    page = comparison_page(open_runs([first, other]))
+    assert page.pick is None
+    assert page.caveats[0].startswith("These runs differ in held-out share (`one` 0.05, `three` 0.1): compare"), page.caveats
+    known = held_out(build("four", models=("ap",)), 0), held_out(build("five", models=("rope",)), 2)
+    unknown = comparison_page(open_runs(known)).pick
+    assert unknown is not None and unknown.table.caption.startswith("Loss: nats, all held-out masked tokens.")

@@ -23,7 +23,9 @@ from .titles import caveats, listed, named, totals
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's
 NO_MODEL = ("", CORPUS)  # what stands as the model of a record about texts alone
 BETWEEN_MODELS = ("regression.", "convergence.")  # metrics whose part is another model
-OF_CORPUS = ("corpus", "documents", "corpus tokens", "window length", "vocabulary")  # facts of a run's corpus
+# Facts of a run's corpus and of what it holds back.
+OF_CORPUS = ("corpus", "documents", "corpus tokens", "window length", "vocabulary")
+OF_WINDOWS = ("windows joined", "pieces of a document", "held-out share", "tokenizer")
 _KINDS = {"geometry": "a geometry run", "spectra": "a spectra run", "model": "a model"}  # what is no study,
 _INSTEAD = {  # and how its likes are compared
     "geometry": "One geometry run compares corpora itself: give `whatwhere geometry` several --corpus.",
@@ -65,7 +67,7 @@ def merged(studies: Mapping[str, Run]) -> Run:
     """
     first = next(iter(studies.values()))
     apart = _differing(studies)
-    together = not apart.keys() & {*OF_CORPUS}
+    together = not apart.keys() & {*OF_CORPUS, *OF_WINDOWS}
     records = [r for r in first.records if r.model in NO_MODEL] if together else []
     entries: list[dict[str, Any]] = []
     tables: Tables = {}
@@ -88,12 +90,34 @@ def merged(studies: Mapping[str, Run]) -> Run:
                 files.setdefault(name, partial(study.arrays.__getitem__, stem))
     shared = {k: v for k in ("size", "match", "versions", "machine") if (v := first.facts.get(k)) is not None}
     same = {k: v for k, v in shared.items() if len({str(study.facts.get(k)) for study in studies.values()}) == 1}
-    return Run("comparison", {"models": entries, **same}, records, [], tables, ArrayFiles(files), apart=bool(apart))
+    return Run(
+        "comparison",
+        {"models": entries, **same},
+        records,
+        [],
+        tables,
+        ArrayFiles(files),
+        apart=bool(apart),
+        paired=_same_documents(studies),
+    )
 
 
 def _renamed(record: Record, run: str) -> Record:
     other = record.part and record.metric.startswith(BETWEEN_MODELS)
     return replace(record, model=f"{run}/{record.model}", part=f"{run}/{record.part}" if other else record.part)
+
+
+def _same_documents(studies: Mapping[str, Run]) -> bool:
+    """Return whether the runs are known to hold back the same documents: same text, windows and held-out share."""
+    known = [(study.corpus.get("source"), _facts(study)) for study in studies.values()]
+    text, facts = known[0]
+    names = (*OF_CORPUS[:4], "windows joined", "held-out share")
+    if not text or not all(facts[name] for name in names):
+        return False
+    return all(
+        source == text and all(of_run[name] == facts[name] for name in (*OF_CORPUS, *OF_WINDOWS))
+        for source, of_run in known
+    )
 
 
 def _facts(study: Run) -> dict[str, str]:
@@ -109,8 +133,11 @@ def _facts(study: Run) -> dict[str, str]:
 
     of_corpus = [study.corpus_name, size("documents"), size("tokens")]
     of_corpus += [str(study.corpus.get(key) or "") for key in ("length", "vocab_size")]
+    of_windows = [str(study.corpus.get(key) or "") or trained(key) for key in ("join", "pieces")]
+    of_windows += [trained(key) for key in ("held_out", "tokenizer")]
     return {
         **dict(zip(OF_CORPUS, of_corpus, strict=True)),
+        **dict(zip(OF_WINDOWS, of_windows, strict=True)),
         "size": str(study.facts.get("size") or ""),
         "recipe": str(study.facts.get("recipe") or ""),
         "costs matched by": str(study.facts.get("match") or ""),
@@ -143,7 +170,7 @@ def _caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
     if pieces:
         what = listed(pieces, len(pieces))
         sentences.append(f"These runs differ in {what}: compare models within a run, not across runs.")
-    if apart.keys() & {"corpus", "vocabulary", "corpus tokens"}:
+    if apart.keys() & {"corpus", "vocabulary", "corpus tokens", "tokenizer"}:
         scales = "Losses of different texts or vocabularies are on different scales"
         sentences.append(f"{scales}: a lower one of another run says nothing.")
     return sentences + caveats(together)

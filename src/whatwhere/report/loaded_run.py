@@ -128,7 +128,7 @@ class Run:
     position table, seed None where no training of ours made it; arrays: file stem -> arrays of every file of arrays/,
     each read when it is first asked for; corpora: those whose geometry was measured; words: (model, seed) -> shares of
     variance of the components of its word table. apart: whether it is several runs that differ, across which nothing is
-    ranked.
+    ranked. paired: whether documents of one number are the same documents for all models.
     """
 
     name: str
@@ -140,6 +140,7 @@ class Run:
     measured: Sequence[Corpus] = ()
     words: dict[tuple[str, int | None], np.ndarray] = field(default_factory=dict)
     apart: bool = False
+    paired: bool = True
 
     @cached_property
     def table(self) -> Table:

@@ -90,10 +90,11 @@ def _losses_of(run: Run) -> dict[str, Point]:
     """Return the final loss of every model, so that the difference of two is what stands beside them.
 
     With one training seed it is the loss of the same held-out documents (of many, else of the few that were ablated),
-    where every model has it: a difference then has an interval. Else it is the loss of all held-out tokens.
+    where every model has it: a difference then has an interval. Else, and of runs that are not known to hold back the
+    same documents, it is the loss of all held-out tokens.
     """
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
-    if any(p.seeds > 1 for p in finals.values()):
+    if not run.paired or any(p.seeds > 1 for p in finals.values()):
         return finals
     for metric in ("loss.document", "ablation.loss"):
         points = {m: run.table.point(metric, m) for m in finals}
