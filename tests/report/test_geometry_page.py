@@ -12,6 +12,7 @@ from page_view import View
 
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import write_report
+from whatwhere.report.figures import fits
 from whatwhere.report.loaded_run import Corpus, Run, load_run
 from whatwhere.report.page import render_page, write_page
 from whatwhere.report.pages import geometry_page
@@ -249,3 +250,49 @@ def test_hostile_names_run_nowhere(browser, run, hostile_texts, tmp_path):
         assert view.page.evaluate(bad) == 0 and view.page.evaluate("document.documentElement.scrollWidth") <= 1400
         view.page.hover("#figure-stress .plot")
         assert view.troubles == []
+
+
+def of_corpus(metric: str, value: float, *ends: float, **place: object) -> Record:
+    """A record of the corpus of a made-up study."""
+    return Record("s", "corpus", metric, value, *ends, **place)
+
+
+def test_recorded_ratios_decide_which_stress_is_lower():
+    """Two stresses of the same documents were held against each other as if their errors were independent: the title
+    called alibi and sinusoidal not separable where the recorded ratio of the two is below 1."""
+    records = [
+        of_corpus("stress.optimal", 0.7, part="alibi"),
+        of_corpus("stress.optimal.corrected", 0.509, 0.45, 0.57, part="alibi"),
+        of_corpus("stress.optimal", 0.8, part="sinusoidal"),
+        of_corpus("stress.optimal.corrected", 0.56, 0.5, 0.62, part="sinusoidal"),
+    ]
+    told = "Lowest stress of a ready-made encoding: `corpus` {}alibi 0.509, sinusoidal 0.560"
+    run = Run("s", {}, [*records, of_corpus("stress.raw", 1.0, part="alibi")])
+    assert fits.stress(run).title == told.format("(not separable): ")
+    for name, ends, mark in (("alibi/sinusoidal", (0.86, 0.97), ""), ("sinusoidal/alibi", (0.9, 1.2), "(not")):
+        ratio = of_corpus("stress.ratio.optimal.corrected", sum(ends) / 2, *ends, part=name)
+        title = fits.stress(Run("s", {}, [*run.records, ratio])).title
+        assert title == told.format("(not separable): " if mark else "")
+
+
+def test_full_ranks_of_two_kinds_stand_apart():
+    """The stress of the corrected table, of rank 8, stood in the row of rank 125 and under one name "full rank"."""
+    records = [
+        of_corpus("rank", 125.0),
+        of_corpus("rank.corrected", 8.0),
+        of_corpus("stress.raw", 0.0, part="mds"),
+        of_corpus("stress.optimal", 0.0, part="mds"),
+        of_corpus("stress.optimal", 0.2, part="mds", index=3),
+        of_corpus("stress.optimal.corrected", 0.013, part="mds"),
+        of_corpus("stress.optimal.corrected", 0.1, part="mds", index=3),
+        *(of_corpus("parameters", 894.0 * r, part="mds", index=r) for r in (3, 125)),
+    ]
+    run = Run("s", {}, records)
+    rows = [[cell.text for cell in cells[1:]] for cells in fits.parameters(run).rows]
+    assert rows == [["3", "2,682", "0.200", "0.100"], ["8", "7,152", "–", "0.0130"], ["125", "111,750", "0", "–"]]
+    (corpus,) = run.corpora
+    values = fits.values_of(run, "stress.optimal", corpus)
+    assert {name: sorted(kinds) for name, kinds in values.items()} == {
+        "mds, rank 125": ["as counted"],
+        "mds, rank 8": ["corrected"],
+    }

@@ -16,7 +16,7 @@ from ..forms.rows import Row, Rows
 from ..loaded_run import CORPUS, Corpus, Run
 from ..numbers import count, interval, number
 from ..style import axis, layout, model_styles
-from ..titles import against, best, digits, join_sentences, per_cent
+from ..titles import UNCLEAR, against, best, digits, join_sentences, per_cent, two_numbers
 from .corpus import CLEAN, COUNTED, SUFFIX, _title, maps_of, matrix, most, renamed
 from .shape import CORRECTED
 
@@ -54,19 +54,34 @@ def ready(encoding: str) -> bool:
 def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
     """Return encoding -> kind -> value of a metric on a corpus.
 
-    Tables made from the distances have their rank in the name: full, and the ranks of `ranks_shown`.
+    Tables made from the distances have their rank in the name: full, or its number where the distances as counted and
+    the corrected ones have other ranks, and the ranks of `ranks_shown`.
     """
     values: dict[str, dict[str, Point]] = {}
-    ranks = ranks_shown(run, c)
+    shown_ranks = ranks_shown(run, c)
+    full_ranks = {kind: _full_rank(run, c, suffix) for kind, suffix in SUFFIX.items()}
+    apart = None not in full_ranks.values() and len({*full_ranks.values()}) > 1
     for kind, suffix in SUFFIX.items():
+        full = full_ranks[kind]
         for part in run.table.distinct("part", metric + suffix, c.model):
-            places: dict[str, int | None] = {f"{part}, full rank" if part in FITTED else part: None}
-            if part in ranks:
-                places[f"{part}, rank {ranks[part]}"] = ranks[part]
+            ranks = {rank: rank for rank in [shown_ranks.get(part)] if rank is not None}
+            if apart and part == "mds":
+                ranks |= {rank: rank for rank in full_ranks.values() if rank is not None}
+            places: dict[str, int | None] = {
+                f"{part}, rank {rank}": None if apart and rank == full else rank for rank in ranks
+            }
+            if not apart or part != "mds":
+                places[f"{part}, full rank" if part in FITTED else part] = None
             for name, rank in places.items():
                 if (point := run.table.point(metric + suffix, c.model, part=part, index=rank)) is not None:
                     values.setdefault(name, {})[kind] = point
     return values
+
+
+def _full_rank(run: Run, c: Corpus, suffix: str) -> int | None:
+    """Return the rank of the table that has all of the distances; None where it was not recorded."""
+    rank = run.table.point(f"rank{suffix}", c.model)
+    return None if rank is None else round(rank.value)
 
 
 def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
@@ -107,6 +122,23 @@ def _rows(values: Values, panel: str, axis_: str = "") -> list[Row]:
     return sorted(rows, key=lambda row: (row.name != shown(CORPUS), row.value.value if row.value else math.inf))
 
 
+def _two_best(run: Run, metric: str, c: Corpus, values: Values, lowest: bool) -> str:
+    """Return the best two encodings with their values, and the mark "not separable" in front where they are not.
+
+    Both stresses come from the same documents: where the run recorded the ratio of the two, its interval decides.
+    """
+    points = {e: last(kinds) for e, kinds in values.items()}
+    first, *others = sorted(points, key=lambda e: points[e].value, reverse=not lowest)[:2]
+    clean = all(CLEAN in values[e] for e in (first, *others))
+    name = metric.replace("stress.", "stress.ratio.") + (CORRECTED if clean else "")
+    ratios = (run.table.point(name, c.model, part=f"{a}/{b}") for b in others for a, b in ((first, b), (b, first)))
+    ratio = next((p for p in ratios if p is not None and p.interval is not None), None)
+    if ratio is None:
+        return best(points, "", lowest=lowest).removeprefix(": ").strip()
+    marks = [UNCLEAR] if against(ratio, 1.0) == UNCLEAR else []
+    return two_numbers("", {e: digits(points[e]) for e in (first, *others)}, *marks).removeprefix(": ").strip()
+
+
 def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any], str]:
     """The best ready-made encoding of each corpus beside the next, and beside one that knows no position."""
 
@@ -120,7 +152,7 @@ def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any
                 first = min(sign * p.value for p in known.values())
                 beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
                 same = "; a table that knows no position comes as near" if beaten else ""
-                fits[c.name] = best(known, "", lowest=lowest).removeprefix(": ").strip() + same
+                fits[c.name] = _two_best(run, metric, c, {e: every[e] for e in known}, lowest) + same
         return f"{sentence}: {join_sentences(fits)}" if fits else sentence
 
     return title
@@ -350,18 +382,29 @@ def correlations(run: Run) -> Table | None:
     return Table.of("correlations", caption, columns, rows) if rows else None
 
 
+def _stress_by_rank(run: Run, c: Corpus, suffix: str, most: int) -> dict[int, Point]:
+    """Return rank -> stress of the table made from the distances, the full rank by its number.
+
+    most: the full rank where none was recorded.
+    """
+    name = f"stress.optimal{suffix}"
+    curve = run.table.points(name, c.model, by="index", part="mds")
+    full = run.table.point(name, c.model, part="mds")
+    rank = _full_rank(run, c, suffix) or most
+    return curve if full is None else {rank: full} | curve
+
+
 def parameters(run: Run) -> Table | None:
     """Return the table of what each rank r costs, r (n + d) parameters, beside its stress."""
     rows = []
     for c in run.corpora:
-        costs = run.table.points("parameters", c.model, by="index", part="mds")
-        for rank, cost in costs.items():
-            stress = []
-            for suffix in SUFFIX.values():
-                curve = run.table.points(f"stress.optimal{suffix}", c.model, by="index", part="mds")
-                full = run.table.point(f"stress.optimal{suffix}", c.model, part="mds") if rank == max(costs) else None
-                stress.append(curve.get(rank, full))
-            rows.append(row(c.name, rank, round(cost.value), *(p and p.value for p in stress)))
+        costs = {r: p.value for r, p in run.table.points("parameters", c.model, by="index", part="mds").items()}
+        stress = [_stress_by_rank(run, c, suffix, max(costs, default=0)) for suffix in SUFFIX.values()]
+        for rank in [r for r in (_full_rank(run, c, suffix) for suffix in SUFFIX.values()) if r and costs]:
+            costs.setdefault(rank, rank * max(costs.values()) / max(costs))
+        for rank, cost in sorted(costs.items()):
+            of_rank = [curve.get(rank) for curve in stress]
+            rows.append(row(c.name, rank, round(cost), *(p and p.value for p in of_rank)))
         if (free := run.table.point("parameters", c.model, part="free")) is not None:
             rows.append(row(c.name, "a free table", round(free.value), Cell(""), Cell("")))
     caption = "What the table made from a corpus costs, r(n + d), and its stress at the best scale"
