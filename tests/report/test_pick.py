@@ -165,3 +165,31 @@ def test_position_that_is_carried_along_is_not_kept(written, kept):
     update = Record("s", "dstg", "r2.update.token", written, seed=0, layer=1, part="position")
     told = pick(Run("s", run.facts, [*run.records, update])).sentence
     assert ("keeps position in a stream of its own" in told) == kept
+
+
+def test_the_rise_is_the_mean_over_seeds():
+    """The rise of the weakest seed was printed as the rise: 0.048 nats, where the mean of three seeds is 0.086."""
+    run = judged_run(kept={"verdict": "holds here"})
+    worths = [
+        Record("s", "dstg", "ablation.remove", v, seed=i, part="absolute") for i, v in enumerate((0.048, 0.062, 0.149))
+    ]
+    records = [r for r in run.records if r.metric != "ablation.remove"]
+    (told,) = [each.sentence for each in pick(Run("s", run.facts, [*records, *worths], run.claims)).beside]
+    assert told.endswith("rises by 0.086 nats (0.048 in the weakest seed), and 0.1 are needed in every seed."), told
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        ({"verdict": "holds here"}, "`dstg` (R² 0.90) keeps position"),
+        ({"verdict": "not settled", "so_far": "holds here"}, "`dstg` (R² 0.90, so far holds) keeps position"),
+        ({"verdict": "not settled", "so_far": "not seen here"}, ""),
+        ({"verdict": "not testable here"}, ""),
+        ({"verdict": "not seen here"}, ""),
+    ],
+)
+def test_the_pick_keeps_to_the_ledger(kept, words):
+    """The sentence said that a model keeps position beside its value marked as not testable."""
+    told = pick(judged_run(r2=0.9, worth=0.3, kept=kept)).sentence
+    assert words in told and ("keeps position" in told) == bool(words)
+    assert "only" not in told

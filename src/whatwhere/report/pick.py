@@ -216,8 +216,17 @@ def _use(run: Run) -> str:
     bars = claim.get("bars") or [("at least", PRESENT)]
     if share.value < bars[0][1]:
         return ""
-    rise = f"the loss rises by {number(worth, most=3)} nats" if worth > 0 else "the loss does not rise"
-    return f"`{model}` keeps position but does not use it: without the absolute term {rise}, and {USED} are needed."
+    mean = run.table.point("ablation.remove", model, part="absolute")
+    rise = _rise(mean.value if mean else worth, worth, mean.seeds if mean else 1)
+    return f"`{model}` keeps position but does not use it: without the absolute term {rise}."
+
+
+def _rise(mean: float, weakest: float, seeds: int) -> str:
+    """Say by how much the loss rises, mean over seeds with the seed where it rises least, and what is needed."""
+    rise = f"the loss rises by {number(mean, most=3)} nats" if mean > 0 else "the loss does not rise"
+    if seeds < 2:
+        return f"{rise}, and {USED} are needed"
+    return f"{rise} ({number(weakest, most=3)} in the weakest seed), and {USED} are needed in every seed"
 
 
 def _collapse(run: Run) -> str:
@@ -339,11 +348,28 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
     positions = {m: p for m in streams if m not in run.weak_models and (p := _position_r2_of(run, m))}
     positions = {m: p for m, p in positions.items() if (worth := use(run.table, m)) is None or worth >= USED}
     positions = {m: p for m, p in positions.items() if (added := _written(run, m)) is None or added.value >= PRESENT}
-    keepers = [f"`{m}` (R² {fixed(p.value, 2)})" for m, p in positions.items() if p.value >= READ]
+    judged = {m: _kept_verdict(run, m) for m in streams}
+    keepers = [
+        f"`{m}` (R² {fixed(p.value, 2)}{f', {judged[m]}' if judged[m] else ''})"
+        for m, p in positions.items()
+        if p.value >= READ and judged[m] is not None
+    ]
     if keepers:
-        only = "only " if len(keepers) < len(streams) else ""
+        known = all(_doubt(run, m, KEPT) != doubt(UNTESTABLE) for m in streams)
+        only = "only " if known and len(keepers) < len(streams) else ""
         pieces.append(f"{only}{listed(keepers)} keep{'s' if len(keepers) == 1 else ''} position in a stream of its own")
     return "; ".join(pieces) + "."
+
+
+def _kept_verdict(run: Run, model: str) -> str | None:
+    """Return what stands behind a stream that keeps position: "" if the model's claim holds or the ledger has none,
+    "so far holds" if its loss still falls, None if the claim holds in no way."""
+    claim = _claim(run, model, KEPT)
+    if claim is None or claim.get("verdict") == HOLDS:
+        return ""
+    if claim.get("verdict") == UNSETTLED and claim.get("so_far") == HOLDS:
+        return doubt(UNSETTLED, HOLDS)
+    return None
 
 
 def _losses(level: Sequence[str], finals: Mapping[str, Point], behind: Mapping[str, Point]) -> str:
