@@ -140,9 +140,9 @@ def _components(run: Run) -> Comparison:
         if model is None or share is None:
             continue
         reference = run.beside.table.point("pca.top2", model)
-        columns = schemes.table_columns(run, model)
+        shape = schemes.shape_of_table(run, model)
         noise_holds = schemes.two_components_of_noise(run, model, share.n)
-        chance = value(noise_holds, f"{fine_percent(noise_holds)} ({columns} columns)") if noise_holds else None
+        chance = value(noise_holds, f"{fine_percent(noise_holds)} ({shape})") if noise_holds else None
         here_cell = _marked(share, _shares, _doubt(run, model, FLAT))
         there_cell = _marked(reference, _shares, _doubt_there(run, model, FLAT))
         printed = DSTG_TABLES["pca.top2", preset, None]

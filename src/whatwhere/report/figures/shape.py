@@ -67,14 +67,17 @@ def _waves(run: Run) -> Iterator[Line]:
 
 
 def _two_components(run: Run, models: Sequence[str]) -> str:
-    """Return the share of two components of the tables, `dstg`'s first, each beside the width of its table."""
+    """Return the share of two components of the tables, `dstg`'s first, each beside the shape of its table and what
+    white noise of that shape has."""
     shares = {m: p for m in models if (p := run.table.point("pca.top2", m)) is not None}
     ranked = _told_first(run, shares)
     written = {}
     for model in ranked[:2]:
-        columns = schemes.table_columns(run, model)
         noise_holds = schemes.two_components_of_noise(run, model, shares[model].n)
-        chance = f" of {columns} columns ({share(Point.between(noise_holds))} of noise)" if noise_holds else ""
+        chance = ""
+        if noise_holds:
+            white = f"white noise of that shape: {share(Point.between(noise_holds))}"
+            chance = f" ({schemes.shape_of_table(run, model)}; {white})"
         written[f"`{model}`"] = f"{share(shares[model])}{chance}"
     return two_numbers("Share of two components of the table", written, *_doubts(run, ranked))
 

@@ -1,0 +1,41 @@
+"""What a figure says of its numbers: the quantity, its unit, the seed that is drawn, the model that it belongs to."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whatwhere.records.record import Record
+from whatwhere.records.table import Point
+from whatwhere.report import schemes
+from whatwhere.report.figures import attention_maps, buys, corpus, hidden_states, shape
+from whatwhere.report.forms.axes import Axis
+from whatwhere.report.forms.curves import ASIDE, Curves, Line
+from whatwhere.report.forms.form import hover
+from whatwhere.report.loaded_run import CORPUS, Corpus, Run, load_run
+from whatwhere.report.titles import finding
+
+
+def study(*models: tuple[str, dict[str, object]], **more: object) -> Run:
+    """A run of models with these configurations."""
+    facts = {"models": [{"name": name, "config": config} for name, config in models]}
+    return Run("s", facts, **more)
+
+
+def heads(figure) -> list[str]:
+    return list(figure.table.columns)
+
+
+def test_noise_of_a_low_rank_table_has_its_rank():
+    """A table of rank 8 was held against noise of full rank, whose two components hold 6 %, not 38 %."""
+    shape_of = {"absolute": "low_rank", "table_rank": 8, "hidden_size": 128, "max_position_embeddings": 128}
+    records = [Record("s", "low-rank", "pca.top2", 0.34, seed=0, n=128)]
+    run = study(("low-rank", shape_of), ("ap", shape_of | {"absolute": "learned", "table_rank": None}), records=records)
+    assert schemes.two_components_of_noise(run, "low-rank", 128) == pytest.approx(0.38, abs=0.01)
+    assert schemes.two_components_of_noise(run, "ap", 128) == pytest.approx(0.059, abs=0.002)
+    mapped = study(("mapped", {"absolute": "learned", "table_width": 8, "hidden_size": 128}))
+    assert schemes.two_components_of_noise(mapped, "mapped", 128) == pytest.approx(0.38, abs=0.01)
+    tables = {("low-rank", 0): {"scores": np.zeros((128, 3))}}
+    title = shape.table_map(replace(run, tables=tables)).title
+    told = "34\u202f% (128 columns of rank 8; white noise of that shape: 38\u202f%)"
+    assert title == f"Share of two components of the table: `low-rank` {told}"
