@@ -39,3 +39,21 @@ def test_noise_of_a_low_rank_table_has_its_rank():
     title = shape.table_map(replace(run, tables=tables)).title
     told = "34\u202f% (128 columns of rank 8; white noise of that shape: 38\u202f%)"
     assert title == f"Share of two components of the table: `low-rank` {told}"
+
+
+def test_a_map_has_the_shares_of_its_seed(build):
+    """The axes of the map of seed 0 had the shares of variance averaged over all seeds."""
+    run = load_run(build(models=("ap",), seeds=(0, 1, 2)))
+    mean, first = (run.table.point("pca.share", "ap", index=0, seed=seed).value for seed in ((0, 1, 2), 0))
+    layout = shape.table_map(run).panels[0].layout
+    assert f"{100 * mean:.1f}" != f"{100 * first:.1f}"
+    assert layout["xaxis"]["title"]["text"] == f"component 1 ({100 * first:.1f}\u202f%)"
+
+
+def test_frequencies_name_the_seed_that_they_draw(build):
+    """The title had the mean of three seeds over lines of seed 0, and nothing said which seed was drawn."""
+    run = load_run(build(models=("ap", "dstg"), seeds=(0, 1, 2)))
+    figure = shape.frequencies(run)
+    powers = {m: run.table.point("dct.low4", m, index=0, seed=0).value for m in ("ap", "dstg")}
+    assert all(f"`{m}` {100 * v:.1f}" in figure.title for m, v in powers.items()), figure.title
+    assert figure.subtitle.endswith("Drawn: seed 0 of 3 training seeds.")

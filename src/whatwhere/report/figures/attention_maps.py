@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...records.metric import Metric
 from ...records.metrics import metric
 from ...records.table import ANY, Point, average, curve
 from .. import schemes
@@ -61,6 +62,11 @@ def _best_by(run: Run, name: str, caption: str, nothing: str) -> str:
     return best(values, caption.format(f"`{model}`"), write=share, mark=mark(run, model))
 
 
+def _profile_seeds(run: Run) -> list[int | None]:
+    """The training seeds whose profiles are drawn."""
+    return [seed for seed, arrays in (run.arrays_of("attention", m) for m in run.models) if arrays]
+
+
 @Curves(
     "attention-profile",
     "Mean attention weight by distance",
@@ -70,13 +76,15 @@ def _best_by(run: Run, name: str, caption: str, nothing: str) -> str:
     y=Axis("", "log", floor=SMALLEST / 10),
     x=Axis("distance, tokens", "lags", word="distance"),
     columns=("Layer", ""),
+    metric=Metric(name="mean weight"),
     records=("arrays/attention-*.npz", "attention.local: layer, head, part"),
     width=250,
+    gaps=lambda run, lines: {"drawn": drawn(run.trainings[1], _profile_seeds(run))},
 )
 def profile(run: Run) -> Iterator[Line]:
     """Mean attention weight from a token to another, by how far it stands after the first (negative: before). Both axes
     are logarithmic. One line a layer, mean over its heads, named at its right end, stronger in deeper layers; single
-    terms under a softmax of their own."""
+    terms under a softmax of their own.{drawn}"""
     for model in run.models:
         _, arrays = run.arrays_of("attention", model)
         profiles = {k.removeprefix("profile."): v for k, v in arrays.items() if k.startswith("profile.")}

@@ -8,8 +8,8 @@ import numpy as np
 from ...claims import UNTESTABLE
 from ...papers import DSTG_TABLES
 from ...records.gates import unplaced
-from ...records.metric import UNIT
-from ...records.table import Point, curve, running_sums
+from ...records.metric import UNIT, Metric
+from ...records.table import ANY, Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
 from ..forms.axes import LAYER, SMALLEST, Axis
@@ -33,6 +33,7 @@ from ..loaded_run import CORPUS, Run
 from ..numbers import percent
 from ..titles import best, claimed, coded, digits, finding, mark, per_cent, share, two_numbers
 
+QUANTILES = (5, 95)  # per cent, of the distances of all pairs, drawn beside their median
 COMPONENTS = 16  # of a spectrum that are drawn
 DASHES = ("solid", "6px,4px", "2px,3px")
 # DSTG section 4 (1); for its `ap` it says "under 0.2 %", which is a bound and no value to draw.
@@ -118,7 +119,8 @@ def table_map(run: Run) -> Figure | None:
     rows = []
     for model, (seed, arrays) in tables.items():
         scores = arrays["scores"]
-        shares = [run.table.point("pca.share", model, index=i) for i in (0, 1)]
+        of_drawn = ANY if seed is None else seed
+        shares = [run.table.point("pca.share", model, index=i, seed=of_drawn) for i in (0, 1)]
         names = [f"component {i + 1}" + (f" ({percent(p.value)})" if p else "") for i, p in enumerate(shares)]
         alt = f"Map of {len(scores)} positions of {model}, joined in order."
         alone = {*arrays.get("outliers", ())}
@@ -213,8 +215,12 @@ def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
 
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
     what = "power in the four lowest frequencies"
-    values = coded(run.values("dct.low4", index=0))
-    title = best(values, f"First component, {what}", write=per_cent, mark=mark(run, *run.values("dct.low4", index=0)))
+    seeds = {m: seed for m, (seed, _) in run.drawn.items()}
+    of_drawn = {
+        m: run.table.point("dct.low4", m, index=0, seed=ANY if seed is None else seed) for m, seed in seeds.items()
+    }
+    values = {m: p for m, p in of_drawn.items() if p is not None}
+    title = best(coded(values), f"First component, {what}", write=per_cent, mark=mark(run, *values))
     return claimed(run, "dstg-low-frequency", what=what) or title
 
 
@@ -224,13 +230,15 @@ def _slowest(run: Run, lines: Sequence[Line]) -> str:
     _slowest,
     y=Axis("power", "share", (0, 1)),
     x=Axis("number of lowest frequencies", "log", word="frequencies"),
+    metric=Metric(name="cumulative power"),
     columns=("Model", "Component"),
     records=("arrays/*.npz", "dct.low4: index"),
     width=330,
+    gaps=lambda run, lines: {"drawn": drawn(run.trainings[1], [run.drawn[line.name][0] for line in lines])},
 )
 def frequencies(run: Run) -> Iterator[Line]:
     """Cumulative power of the type-II cosine transform of components 1 to 3 over positions, lowest frequencies
-    first."""
+    first.{drawn}"""
     for model, (_, arrays) in run.drawn.items():
         if (power := arrays.get("dct_power")) is None or power.shape[1] < 2:
             continue
