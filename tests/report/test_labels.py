@@ -57,3 +57,25 @@ def test_frequencies_name_the_seed_that_they_draw(build):
     powers = {m: run.table.point("dct.low4", m, index=0, seed=0).value for m in ("ap", "dstg")}
     assert all(f"`{m}` {100 * v:.1f}" in figure.title for m, v in powers.items()), figure.title
     assert figure.subtitle.endswith("Drawn: seed 0 of 3 training seeds.")
+
+
+def test_table_steps_have_model_colours_and_no_interval():
+    """All models had one colour, and quantiles of the distances of pairs were keyed as a 95 % interval."""
+    records = [
+        Record("s", model, metric, value + step, seed=0, step=step, index=index)
+        for model in ("ap", "dstg")
+        for step in (0, 5)
+        for metric, value, index in (
+            ("separation", 1.0, None),
+            ("separation.quantile", 2.0, 5),
+            ("separation.quantile", 3.0, 50),
+            ("separation.quantile", 4.0, 95),
+        )
+    ]
+    figure = shape.separation(study(("ap", {}), ("dstg", {}), records=records))
+    solid = [t["line"]["color"] for t in figure.panels[0].data if t["mode"] == "lines"]
+    assert len(set(solid)) == 2
+    assert not any("interval" in words for _, words in figure.key)
+    assert {row[-3].raw for row in figure.table.rows} >= {2.0, 3.0, 4.0} and not any(
+        "error_y" in t for p in figure.panels for t in p.data
+    )

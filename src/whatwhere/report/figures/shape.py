@@ -50,7 +50,7 @@ ROWS = ("corpus", "used", None)
 STEPS = {
     ("separation", None): "smallest distance of two positions",
     ("h1", None): "smallest distance of two mean words (H1)",
-    ("separation.quantile", 50): "distances of all pairs: median, band 5 to 95\u202f%",
+    ("separation.quantile", 50): "distances of all pairs: median; dotted: 5\u202f% and 95\u202f%",
     ("violations", None): "triples out of order",
     ("stress.optimal", None): "stress at the best scale",
     ("n50", None): "components for half the variance, per cent",
@@ -364,15 +364,16 @@ def separation(run: Run) -> Iterator[Line]:
     BERT-base on SST-2: smallest distance 0.70 from scratch and 0.35 pretrained, flat; triples out of order 48.2\u202f%
     and 25.4\u202f%."""
     for (metric, index), words in STEPS.items():
-        for model in run.models:
+        for model in (m for m in run.models if m != CORPUS):
             points = _by_step(run, metric, model, index)
-            mark = schemes.marks(run)[model]
-            if metric == "separation.quantile":
-                low, high = (_by_step(run, metric, model, percentile) for percentile in (5, 95))
-                both = [step for step in points if step in low and step in high]
-                points = {s: Point.between(points[s].value, low[s].value, high[s].value) for s in both}
-            if len(points) > 1 and model != CORPUS:
-                yield Line(points, model, mark=mark, panel=words[0].upper() + words[1:], axis=metric)
+            line = line_of(run, points, model, panel=words[0].upper() + words[1:], axis=metric)
+            if len(points) > 1:
+                yield line
+            if metric == "separation.quantile" and len(points) > 1:
+                dotted = ("2px,3px", line.mark[1])
+                for percentile in QUANTILES:
+                    points = _by_step(run, metric, model, percentile)
+                    yield replace(line, points=points, part=f"{percentile}\u202f%", mark=dotted, thick=1.2)
         if metric == "violations":
             yield Line({0: Point.between(0.5)}, "chance", kind=LEVEL, panel="Triples out of order", axis=metric)
 
