@@ -59,6 +59,17 @@ def test_frequencies_name_the_seed_that_they_draw(build):
     assert figure.subtitle.endswith("Drawn: seed 0 of 3 training seeds.")
 
 
+def test_columns_name_the_quantity_that_they_hold(build):
+    """Columns were headed by the metric of the first record: eigenvalues as shares, cumulative power as the power of
+    four frequencies, weights at all distances as weights nearby."""
+    one = Corpus("c", CORPUS, arrays={"eigenvalues": np.array([1.28, 0.5, 0.1])})
+    assert "Eigenvalue" in heads(corpus.spectrum(Run("s", measured=[one])))
+    run = load_run(build(models=("ap",)))
+    assert "Cumulative power" in heads(shape.frequencies(run))
+    arrays = {"attention-ap-seed-0": {"profile.total": np.full((2, 1, 3), 0.3), "lags": np.array([-1.0, 0.0, 1.0])}}
+    assert "Mean weight" in heads(attention_maps.profile(replace(run, arrays=arrays)))
+
+
 def test_table_steps_have_model_colours_and_no_interval():
     """All models had one colour, and quantiles of the distances of pairs were keyed as a 95 % interval."""
     records = [
@@ -79,3 +90,24 @@ def test_table_steps_have_model_colours_and_no_interval():
     assert {row[-3].raw for row in figure.table.rows} >= {2.0, 3.0, 4.0} and not any(
         "error_y" in t for p in figure.panels for t in p.data
     )
+
+
+def test_variance_figure_names_shares_and_r2():
+    """An axis called R² held shares of the variance, and R² stood under "Variance between positions"."""
+    records = [
+        Record("s", "ap", metric, 0.5, seed=0, layer=layer, part="all")
+        for metric in ("variance.position", "r2.token")
+        for layer in (0, 1)
+    ]
+    figure = hidden_states.variance(study(("ap", {"num_hidden_layers": 1}), records=records))
+    assert figure.panels[0].layout["yaxis"]["title"]["text"] == "share of variance, or R²"
+    assert "Share of the variance between positions, or R² of position" in heads(figure)
+
+
+def test_projected_stress_counts_positions():
+    """The figure of the stress behind M counted its 126 positions as documents."""
+    records = [
+        Record("s", "ap", "projected.stress.optimal", 0.5, seed=0, layer=layer, part="sinusoidal", n=126)
+        for layer in (0, 1)
+    ]
+    assert "n = 126 positions" in shape.projected(study(("ap", {}), records=records)).subtitle

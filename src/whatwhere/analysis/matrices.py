@@ -41,7 +41,7 @@ add_metrics(
         **with_endings(
             "projected.stress.",
             SCALES,
-            Metric(name="stress behind M", part=TABLE, method="projected", range=NOT_NEGATIVE),
+            Metric(name="stress behind M", part=TABLE, counts="positions", method="projected", range=NOT_NEGATIVE),
         ),
     },
     methods={

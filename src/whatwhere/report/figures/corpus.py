@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from ...records.metric import Metric
 from ...records.table import Point, curve
 from ..figure import Cell, Figure, Panel, Table, measured, row, value
 from ..forms.axes import Axis
@@ -267,7 +268,7 @@ def maps_of(run: Run) -> Figure | None:
     "spectrum",
     "Eigenvalues",
     lambda run, lines: best(coded(first(run, "rank")[0]), "Dimensions of the distances"),
-    metric="mds.share",
+    metric=Metric(name="eigenvalue"),
     y=Axis("eigenvalue", "log", floor=1e-6),
     x=Axis("component"),
     columns=("Corpus", "Distances"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...records.metric import GROUPS, Metric
 from ...records.table import Point, highest
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row
@@ -25,6 +26,8 @@ TARGETS = {
     "intra": ("progress in a segment", "progress inside its segment, 0 at the start, 1 at the end,"),
 }
 STREAMS = ("position", "semantic")
+# Of the states: solid lines are shares of their variance, dashed ones R².
+SHARE_OR_R2 = Metric(name="share of the variance between positions, or R² of position", over=GROUPS)
 MOST_MODELS = 2  # whose documents are drawn
 NAMES = 6  # sentences named in a panel
 _CUT = re.compile(r"(.+)\.pca(\d+)$")  # a part cut to its first components
@@ -134,7 +137,8 @@ def probes(run: Run) -> list[Figure]:
     "variance-position",
     "Share of the variance between positions, and R² of position",
     finding(caption="Share of the variance between positions, last trained layer", write=share),
-    y=R2,
+    metric=SHARE_OR_R2,
+    y=replace(R2, title="share of variance, or R²"),
     records=("variance.position: part, layer",),
     width=250,
 )
