@@ -70,6 +70,13 @@ def test_columns_name_the_quantity_that_they_hold(build):
     assert "Mean weight" in heads(attention_maps.profile(replace(run, arrays=arrays)))
 
 
+def test_hovers_of_shares_have_one_unit():
+    """A hover mixed per cent and shares: 52 % [0.453, 0.582]."""
+    axis = Axis("share", "share", (0, 1))
+    assert hover("m", "layer 1", Point.between(0.52, 0.453, 0.582), axis).endswith("52\u202f% [45.3, 58.2]")
+    assert hover("m", "layer 1", Point.between(0.52, 0.453, 0.582), Axis("R²", "r2")).endswith("0.520 [0.453, 0.582]")
+
+
 def test_table_steps_have_model_colours_and_no_interval():
     """All models had one colour, and quantiles of the distances of pairs were keyed as a 95 % interval."""
     records = [
@@ -90,6 +97,18 @@ def test_table_steps_have_model_colours_and_no_interval():
     assert {row[-3].raw for row in figure.table.rows} >= {2.0, 3.0, 4.0} and not any(
         "error_y" in t for p in figure.panels for t in p.data
     )
+
+
+def test_segments_count_from_one_everywhere():
+    """The table behind a document's map counted segments from 0, its hovers and the plot from 1."""
+    scores = np.random.default_rng(0).normal(size=(1, 2, 4, 2))
+    arrays = {"scores.all": scores, "segments": np.array([[-1.0, 0.0, 0.0, 1.0]])}
+    records = [Record("s", "ap", "loss", 3.0, seed=0, part="validation")]
+    run = study(("ap", {"num_hidden_layers": 1}), records=records, arrays={"hidden-ap-seed-0": arrays})
+    (figure,) = hidden_states._documents(run)
+    assert [row[4].text for row in figure.table.rows[:4]] == ["special", "1", "1", "2"]
+    hovers = [text for t in figure.panels[0].data for text in t.get("hovertext", ())]
+    assert "token 1, segment 1" in hovers and "token 3, segment 2" in hovers
 
 
 def test_variance_figure_names_shares_and_r2():

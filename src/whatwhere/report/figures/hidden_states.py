@@ -251,7 +251,7 @@ def _map(run: Run, model: str, part: str, seed: int | None, arrays: dict[str, np
             note = "no gradient reaches it"
         panels.append(_cloud(points, segments, f"Layer {layer}", note, layer > last, f"{model}, layer {layer}"))
         for i in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
-            segment = Cell("special") if segments[i] < 0 else int(segments[i])
+            segment = Cell("special") if segments[i] < 0 else int(segments[i]) + 1
             rows.append(row(model, seed, layer, i, segment, *points[i]))
     subtitle = (
         f"{'Position stream' if part == 'position' else 'All of hidden'} of `{model}` for one held-out document of "

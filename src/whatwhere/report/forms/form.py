@@ -94,7 +94,10 @@ def hover(name: str, where: str, point: Point, axis: Axis) -> str:
         return axis.write(v) if axis.kind == "share" else number(v, point.low, point.high, MOST_DIGITS)
 
     written = write(point.value)
-    bounds = "" if point.low is None else f" {interval(point.low, point.high, MOST_DIGITS)}"
+    bounds = ""
+    if point.low is not None and point.high is not None:
+        unit, most = (100, MOST_DIGITS - 2) if axis.kind == "share" else (1, MOST_DIGITS)
+        bounds = f" {interval(unit * point.low, unit * point.high, most)}"
     seeds = f"<br>seeds:  {', '.join(map(write, point.few))}" if point.few else ""
     return f"<b>{plain(name)}</b><br>{plain(where)}:  {written}{bounds}{seeds}"
 
