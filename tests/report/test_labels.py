@@ -13,7 +13,6 @@ from whatwhere.report.forms.axes import Axis
 from whatwhere.report.forms.curves import ASIDE, Curves, Line
 from whatwhere.report.forms.form import hover
 from whatwhere.report.loaded_run import CORPUS, Corpus, Run, load_run
-from whatwhere.report.titles import finding
 
 
 def study(*models: tuple[str, dict[str, object]], **more: object) -> Run:
@@ -121,6 +120,25 @@ def test_variance_figure_names_shares_and_r2():
     figure = hidden_states.variance(study(("ap", {"num_hidden_layers": 1}), records=records))
     assert figure.panels[0].layout["yaxis"]["title"]["text"] == "share of variance, or R²"
     assert "Share of the variance between positions, or R² of position" in heads(figure)
+
+
+def test_the_title_of_positions_takes_the_streams():
+    """The title of the probe of position read the last state of dstg, which holds a position stream that no gradient
+    reaches, and contradicted the first screen."""
+    ends = {"all": (0.7, 0.898), "position": (0.896, 0.2)}
+    records = [
+        Record("s", "dstg", "r2.token", value, seed=0, layer=layer, part=part)
+        for part, values in ends.items()
+        for layer, value in enumerate(values, 1)
+    ]
+    config = {"num_hidden_layers": 2, "position_size": 8, "mlm_head": "semantic"}
+    figures = [
+        draw(study(("dstg", config | {"mlm_head": head}), records=records))
+        for head in ("semantic", "full")
+        for draw in (hidden_states.PROBES[0], hidden_states.position)
+    ]
+    told = [figure.title.partition(": ")[2] for figure in figures]
+    assert told == ["`dstg` position 0.896", "`dstg` position 0.896", "`dstg` 0.898", "`dstg` position 0.200"]
 
 
 def test_projected_stress_counts_positions():

@@ -17,7 +17,7 @@ from ..forms.maps import rounded
 from ..loaded_run import Run
 from ..numbers import count
 from ..style import axis, layout
-from ..titles import best, claimed, finding, listed, mark, share, story
+from ..titles import Title, best, claimed, finding, listed, mark, share, story
 
 # Probe -> (its target in a few words, in many).
 TARGETS = {
@@ -92,6 +92,18 @@ def position(run: Run) -> Sequence[Line]:
     return [*lines, *_chance(run, "r2.token"), *_asides(run, "r2.token", lines)]
 
 
+def _of_streams(title: Title) -> Title:
+    """Make a rule that leaves out the last state of a model whose position stream no gradient reaches there: its
+    streams have lines of their own."""
+
+    def of_streams(run: Run, lines: Sequence[Line]) -> str:
+        streams = {line.name for line in lines if line.part == "position"}
+        half = {m for m in streams if run.trained_until(m, "position") < run.depth(m)}
+        return title(run, [line for line in lines if line.part != "all" or line.name not in half])
+
+    return of_streams
+
+
 def _probe(name: str, *claims: str) -> Draw:
     metric = f"r2.{name}"
     (short, long) = TARGETS[name]
@@ -100,10 +112,14 @@ def _probe(name: str, *claims: str) -> Draw:
     if ceiling:
         records.append(f"{ceiling}: index = split")
 
+    title = finding(*claims, caption=f"R² of {short} in the last trained layer", what="R²")
+    if name == "token":  # the first screen has the same caption and the streams' values
+        title = _of_streams(title)
+
     @Curves(
         f"probe-{name}",
         f"R² of {short} by model, stream and layer",
-        finding(*claims, caption=f"R² of {short} in the last trained layer", what="R²"),
+        title,
         y=R2,
         records=tuple(records),
         width=250,
