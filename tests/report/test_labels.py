@@ -141,6 +141,19 @@ def test_the_title_of_positions_takes_the_streams():
     assert told == ["`dstg` position 0.896", "`dstg` position 0.896", "`dstg` 0.898", "`dstg` position 0.200"]
 
 
+def test_axes_end_where_lines_end():
+    """Points that stand in the table alone stretched the axis: to 161 components, where lines end at 16."""
+
+    @Curves("f", "Values", lambda run, lines: "", metric="loss", y=Axis("nats"), x=Axis("component"))
+    def draw(run: Run):
+        """Values of a model."""
+        yield Line({1: Point.between(1.0), 16: Point.between(2.0)}, "m")
+        yield Line({128: Point.between(3.0)}, "m", kind=ASIDE)
+
+    figure = draw(Run("s"))
+    assert figure.panels[0].layout["xaxis"]["range"][1] < 20 and len(figure.table.rows) == 3
+
+
 def test_projected_stress_counts_positions():
     """The figure of the stress behind M counted its 126 positions as documents."""
     records = [

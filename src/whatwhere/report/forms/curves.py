@@ -96,7 +96,7 @@ class Curves(Form):
         ours = [curve for curve in lines if curve.kind == OURS]
         if not ours:
             return None
-        x = self.x.scale(v for curve in lines for v in curve.points if not curve.level)
+        x = self.x.scale(v for curve in lines for v in curve.points if not curve.level and curve.kind != ASIDE)
         titles = list(dict.fromkeys(curve.panel for curve in ours))
         alone = len(titles) == 1
         shown = [_without_bars(curve) if alone and curve.kind == REFERENCE else curve for curve in lines]
