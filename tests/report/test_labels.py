@@ -154,6 +154,17 @@ def test_axes_end_where_lines_end():
     assert figure.panels[0].layout["xaxis"]["range"][1] < 20 and len(figure.table.rows) == 3
 
 
+def test_rows_with_a_remark_react_to_their_model():
+    """Rows named "ap (2/3)" were no model that the switch of the page knows."""
+    records = [
+        Record("s", "ap", "convergence.reached", float(seed < 2), seed=seed, part="dstg") for seed in range(3)
+    ] + [Record("s", "ap", "convergence.share", 0.5, seed=seed, part="dstg") for seed in range(2)]
+    figure = buys.convergence_rows(study(("ap", {}), ("dstg", {}), records=records))
+    assert {name for t in figure.panels[0].data for name in t.get("meta", ())} >= {"ap"}
+    assert figure.panels[0].layout["yaxis"]["ticktext"] == ["ap (2/3)"]
+    assert figure.table.rows[0][1].text == "ap (2/3)" and "`ap` to the" in figure.title
+
+
 def test_projected_stress_counts_positions():
     """The figure of the stress behind M counted its 126 positions as documents."""
     records = [

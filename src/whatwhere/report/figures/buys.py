@@ -68,12 +68,11 @@ def _shares(run: Run) -> Iterator[Row]:
             points = {"": share} if share else {}
             if (schemes.preset(run, model), schemes.preset(run, baseline)) in PAIRS:
                 points[PAPER] = Point.between(PAPER_SHARE)
-            some = (
-                f" ({reached.seed_values.sum():.0f}/{len(reached.seed_values)})"
-                if reached and 0 < reached.value < 1
-                else ""
-            )
-            against.append(Row(model + some, points, panel, colour=schemes.colour(run, model), never="never"))
+            some = ""
+            if reached and 0 < reached.value < 1:
+                some = f"({reached.seed_values.sum():.0f}/{len(reached.seed_values)})"
+            hue = schemes.colour(run, model)
+            against.append(Row(model, points, panel, colour=hue, never="never", remark=some))
         yield from sorted(against, key=lambda row: row.value.value if row.value else 2.0)
 
 
@@ -123,9 +122,9 @@ def _map(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     model, columns in the same order its baselines; empty: never."""
     never = [Cell("never"), Cell(""), Cell("")]
     rows = [
-        row(row_share.panel, row_share.name, row_share.value)
+        row(row_share.panel, row_share.whole, row_share.value)
         if row_share.value
-        else row(row_share.panel, row_share.name, *never)
+        else row(row_share.panel, row_share.whole, *never)
         for row_share in _shares(run)
     ]
     share = {(m, b): p for b in run.models for m, p in run.values("convergence.share", part=b).items() if m != b}

@@ -33,7 +33,7 @@ class Row:
 
     points: kind -> value; the last one that is not `PAPER` is written at the right, `never` where there is none. panel:
     heading of its panel; group: a heading above it within the panel. axis: which horizontal axis, of several. counts:
-    whether its value may stand beside other rows' values.
+    whether its value may stand beside other rows' values. remark: what stands behind the name.
     """
 
     name: str
@@ -44,6 +44,12 @@ class Row:
     axis: str = ""
     never: str = "–"
     counts: bool = True
+    remark: str = ""
+
+    @property
+    def whole(self) -> str:
+        """Name and remark."""
+        return f"{self.name} {self.remark}".strip()
 
     @property
     def value(self) -> Point | None:
@@ -70,7 +76,7 @@ class Rows(Form):
         if not any(line.points for line in rows):
             return None
         scales = fitted(self.x, ((line.axis, p) for line in rows for p in line.points.values()), *self.levels)
-        left = round(max(min(len(line.name), LABEL_LIMIT) for line in rows) * CHARACTER) + 22
+        left = round(max(min(len(line.whole), LABEL_LIMIT) for line in rows) * CHARACTER) + 22
         titles = dict.fromkeys(line.panel for line in rows)
         panels = [self._panel([line for line in rows if line.panel == title], scales, left) for title in titles]
         points = [p for line in rows for kind, p in line.points.items() if kind != PAPER]
@@ -92,13 +98,13 @@ class Rows(Form):
                 look = {"xref": "paper", "xanchor": "left", "xshift": 8 - left, "yanchor": "middle"}
                 notes.append(note(0, at, "", f"@ink-{line.colour}", **look) | {"text": f"<b>{plain(group)}</b>"})
             at += 1
-            ticks[at] = plain(line.name, LABEL_LIMIT)
-            name = ", ".join(filter(None, (line.panel, group, line.name)))
+            ticks[at] = plain(line.whole, LABEL_LIMIT)
+            name = ", ".join(filter(None, (line.panel, group, line.whole)))
             labels = [line.panel, group, line.name]
             for kind, p in line.points.items():
                 traces += [trace | {"meta": labels} for trace in _marks(line, kind, p, name, at, x)]
             text = _written(line, x.axis)
-            spoken.append(f"{group} {line.name} {text}".strip())
+            spoken.append(f"{group} {line.whole} {text}".strip())
             place = {"xref": "paper", "xanchor": "left", "xshift": 10, "name": line.name}
             notes.append(note(1, at, text, "@muted" if line.value is None else "@text", **place))
         bottom = at + 0.6
@@ -120,7 +126,7 @@ class Rows(Form):
         for line in rows:
             points: Mapping[str, Point | None] = line.points or {"": None}
             for kind, p in points.items():
-                header = row(*compress((line.panel, line.group, line.name, kind), shown))
+                header = row(*compress((line.panel, line.group, line.whole, kind), shown))
                 of = measured(p, 5) if p else [Cell(line.never), Cell(""), Cell("")]
                 n = p.n if p else None
                 counts = row(n) if sizes else []
