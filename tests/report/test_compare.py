@@ -68,6 +68,9 @@ def test_different_steps_forbid_ranking(build):
     page = comparison_page(open_runs(runs))
     assert page.caveats[0].startswith("These runs differ in steps (`one` 1,100, `two` 900): compare")
     losses = next(f for s in page.sections for f in s.figures if f.id == "loss")
+    # Such a page said that all models see the same batches, which runs of other settings do not.
+    assert next(s for s in page.sections if s.id == "learning").intro.startswith("Within a run, all models see")
+    assert "Within a run, all models are trained" in page.how.words[0]
     assert page.pick is None and losses.title == "Loss by step, as drawn, of runs that differ"
     shown = [figure.title for section in page.sections for figure in section.figures]
     assert len(shown) > 3 and all(title.endswith(", of runs that differ") for title in shown)
@@ -237,7 +240,7 @@ def test_other_held_out_documents_are_not_paired(build):
     other = held_out(build("three", models=("rope",)), 2, held_out=0.1)
     page = comparison_page(open_runs([first, other]))
     assert page.pick is None
-    assert page.caveats[0].startswith("These runs differ in held-out share (`one` 0.05, `three` 0.1): compare"), page.caveats
+    assert page.caveats[0].startswith("These runs differ in held-out share (`one` 0.05, `three` 0.1): compare")
     known = held_out(build("four", models=("ap",)), 0), held_out(build("five", models=("rope",)), 2)
     unknown = comparison_page(open_runs(known)).pick
     assert unknown is not None and unknown.table.caption.startswith("Loss: nats, all held-out masked tokens.")

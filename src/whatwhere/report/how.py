@@ -13,7 +13,7 @@ from . import schemes
 from .figure import Table, row
 from .loaded_run import Run, finite
 from .numbers import compact, count, duration, fixed, memory, number, percent, span
-from .page import How
+from .page import How, code_spans
 from .titles import PAPER_TOKENS, listed, totals
 
 Rows = list[tuple[str, str]]
@@ -29,7 +29,7 @@ _SIZES = {
     **{"max_position_embeddings": "Positions", "vocab_size": "Vocabulary"},
 }
 _TRAINED = Markup(
-    "The corpus is cut into windows; training and held-out windows come from different documents. All models are "
+    "The corpus is cut into windows; training and held-out windows come from different documents. {models} are "
     "trained by masked-language modelling on the same batches in the same order, with the same masks where their "
     "recipes mask alike. "
 )
@@ -199,13 +199,16 @@ def words(run: Run) -> list[Markup]:
         ways.add("pass")
     if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in run.records):
         ways.add("control")
-    measured = [escape(paragraph) for way, paragraphs in methods().items() if way in ways for paragraph in paragraphs]
+    measured = [
+        code_spans(paragraph) for way, paragraphs in methods().items() if way in ways for paragraph in paragraphs
+    ]
     read = _READ.format(records=count(len(run.records), "record"))
     if not _has(run, "loss"):  # models that were trained elsewhere, and evaluated
         return [read, *measured]
-    beside = [escape(" ".join(run.beside.notes))] if run.beside.notes else []
+    beside = [code_spans(" ".join(run.beside.notes))] if run.beside.notes else []
     paper = _PAPER.format(tokens=compact(PAPER_TOKENS))
-    return [_TRAINED + read, *measured, power(run), *beside, paper]
+    trained = _TRAINED.format(models="Within a run, all models" if run.apart else "All models")
+    return [trained + read, *measured, power(run), *beside, paper]
 
 
 def power(run: Run) -> Markup:

@@ -54,7 +54,7 @@ class Question:
     """Section of a page: a question with its figures and tables.
 
     Its fields are as in `Section`. kind: page that asks it. files: modules whose figures and tables answer it, in their
-    order.
+    order. apart: `intro` on a page of runs that differ, where that is another.
     """
 
     kind: str
@@ -64,6 +64,7 @@ class Question:
     files: Sequence[ModuleType]
     short: str = ""
     folded: bool = False
+    apart: str = ""
 
     def draws(self, name: str) -> list[Draw]:
         """Return the functions that `FIGURES`, `MORE` or `TABLES` of the files list for this question."""
@@ -80,7 +81,8 @@ class Question:
         figures = [f for f in drawn(run, *self.draws("FIGURES")) if f.id != above]
         more = [f for f in drawn(run, *self.draws("MORE")) if f.id != above]
         tables = drawn(run, *self.draws("TABLES"))
-        return Section(self.id, self.title, self.intro, figures, tables, self.short, more, folded)
+        intro = self.apart if run.apart and self.apart else self.intro
+        return Section(self.id, self.title, intro, figures, tables, self.short, more, folded)
 
 
 STUDY = (
@@ -91,6 +93,8 @@ STUDY = (
         "All models see the same batches with the same masks, so their losses can be compared step by step.",
         (buys,),
         short="Learning",
+        apart="Within a run, all models see the same batches with the same masks, so their losses can be compared step "
+        "by step.",
     ),
     Question(
         "study",

@@ -203,7 +203,7 @@ def _of_all_heads(run: Run, lines: object) -> str:
         return "Mean distance that attention looks over, by layer"
     ends = {part: run.table.point("reach.mean", model, part=part) for part in parts_of(run, "reach.mean", model)}
     shown = [f"{short(part)} {number(p.value, p.low, p.high)}" for part, p in ends.items() if p and part != TOTAL]
-    return f"Tokens that `{model}` looks over by each term alone: {', '.join(shown)}"
+    return f"Mean distance, in tokens, to what `{model}` looks at by each term alone: {', '.join(shown)}"
 
 
 @Curves(

@@ -163,11 +163,14 @@ def taxonomy(run: Run) -> Figure | None:
         places += "; in the triangle, the nearer to a corner, the more of a head's change comes from that term"
     if len(three) < len(models):
         places += "; by layer, the share of one term"
+    half = "Beyond a dashed line one term has at least half"
+    if any(len(terms_of(run, m)) > 3 for m in models):
+        half += " (on strips of more than two terms: above the line the first term has at least half)"
     subtitle = (
         "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
-        f"as a share of the changes by all terms ({sample(points)}){places}. Beyond a dashed line one term has "
-        "at least half; a head follows it only where the loss rises without it in that head alone, by more than its "
-        "interval over documents."
+        f"as a share of the changes by all terms ({sample(points)}){places}. {half}; a "
+        "head follows it only where the loss rises without it in that head alone, by more than its interval over "
+        "documents."
     )
     key = [("dot", "one head")]
     why = []

@@ -352,9 +352,9 @@ def _middle(x: Sequence[float], y: Sequence[float], members: Sequence[int]) -> t
     width=250,
 )
 def sentences(run: Run) -> Iterator[Line]:
-    """Variance of the states between sentences ÷ that within, and the same for cuts into equally long pieces in random
-    order (dashed). Excess: mean over documents of the logarithm of the one over the other, 0 where sentences are no
-    further apart than random contiguous pieces."""
+    """Variance of the states between sentences ÷ that within, and the same for cuts into pieces of the sentences'
+    lengths, in random order (dashed). Excess: mean over documents of the logarithm of the one over the other, 0 where
+    sentences are no further apart than random contiguous pieces."""
     # Separation beside random cuts of the model told of; of all, the excess of the one over the other.
     excess = of_models(run, "sentences.excess")
     model = story(run, [curve.name for curve in excess]) if excess else None
