@@ -28,7 +28,7 @@ class Counting(StrictConfig):
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
-        config = config.bind(run, NAME, has_work=NAME in run.listed_files())
+        config = config.bind(run, NAME, keep_saved=NAME in run.listed_files())
         config.save_and_accept(run, NAME)
         return config
 
@@ -75,9 +75,9 @@ def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     Path("t.npy").touch()
     with RunFolder.open("run", "counting") as run:
         Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
-        assert Nested.parse({"model": {"table_file": "t.npy"}}).bind(run, NAME, has_work=True)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).bind(run, NAME, keep_saved=True)
         with pytest.raises(ValueError, match="was started with model="):
-            Nested.parse({"model": {"table_file": "u.npy"}}).bind(run, NAME, has_work=True)
+            Nested.parse({"model": {"table_file": "u.npy"}}).bind(run, NAME, keep_saved=True)
 
 
 def test_defaults_of_recipes_are_no_given_keys():
@@ -94,14 +94,14 @@ def test_defaults_beside_saved_models_are_no_given_keys(tmp_path):
     with RunFolder.open(tmp_path / "study", "study") as run:
         StudyConfig.parse({"models": ["dstg"], "steps": 300}).save_and_accept(run, "study.yaml")
         with pytest.raises(ValueError, match=r"with recipe='dstg', this command has recipe='tupe' \(default\)"):
-            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).bind(run, "study.yaml", has_work=True)
+            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).bind(run, "study.yaml", keep_saved=True)
 
 
 def test_a_command_without_work_keeps_the_saved_settings(tmp_path):
     """A refused command replaced the settings of a run that had counted for hours and had no results yet."""
     bound(tmp_path / "run", steps=3)
     with RunFolder.open(tmp_path / "run", "counting") as run:
-        assert Counting(steps=4).bind(run, NAME, has_work=False).steps == 4
+        assert Counting(steps=4).bind(run, NAME, keep_saved=False).steps == 4
         assert Counting.load_verified(run, NAME).steps == 3
         Counting(steps=4).save_and_accept(run, NAME)
         assert Counting.load_verified(run, NAME).steps == 4
@@ -121,7 +121,7 @@ def test_a_bound_scheme_is_the_copy_of_the_run(tmp_path):
     scheme.write_text("")
     config = FinetuneConfig.parse({"start": "reference", "data": "a.tsv", "dev": "b.tsv", "scheme": str(scheme)})
     with RunFolder.open(tmp_path / "run", "finetune") as run:
-        settings = config.bind(run, NAME, has_work=False)
+        settings = config.bind(run, NAME, keep_saved=False)
         scheme.write_text("x = 1")
         settings.save_and_accept(run, NAME)
         assert settings.scheme == str(tmp_path / "run/scheme.py") and run.read("scheme.py") == ""

@@ -31,11 +31,11 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..training.scheme_settings import SchemeConfig
+    from ..training.scheme_settings import ConfigWithScheme
 
 
 def _settings_file(
-    context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None
+    context: typer.Context, kind: type["ConfigWithScheme"], out: Path, name: str, config: Path | None
 ) -> Path | None:
     """Return the YAML file whose settings hold where the command gives none, or None.
 

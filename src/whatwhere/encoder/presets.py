@@ -10,22 +10,22 @@ from .distance_biases import DistanceBias  # noqa: F401  (as above)
 from .registry import PRESETS, SOURCES, register_preset, suggest_name
 
 # `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream: hidden_size = model +
-# position_width (concatenated; DSTG 3.3: 768 = 720 + 48; baselines 720). In BERT's block `model` is the whole (TUPE:
+# position_stream (concatenated; DSTG 3.3: 768 = 720 + 48; baselines 720). In BERT's block `model` is the whole (TUPE:
 # 768). `longest`: positions.
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
-        "neobert": {"layers": 4, "heads": 4, "model": 120, "position_width": 8, "tied": True},
-        "bert": {"layers": 4, "heads": 4, "model": 128, "position_width": 8, "tied": True},
+        "neobert": {"layers": 4, "heads": 4, "model": 120, "position_stream": 8, "tied": True},
+        "bert": {"layers": 4, "heads": 4, "model": 128, "position_stream": 8, "tied": True},
         "longest": 128,
     },
     "small": {
-        "neobert": {"layers": 6, "heads": 4, "model": 240, "position_width": 16, "tied": True},
-        "bert": {"layers": 6, "heads": 4, "model": 256, "position_width": 16, "tied": True},
+        "neobert": {"layers": 6, "heads": 4, "model": 240, "position_stream": 16, "tied": True},
+        "bert": {"layers": 6, "heads": 4, "model": 256, "position_stream": 16, "tied": True},
         "longest": 256,
     },
     "paper": {
-        "neobert": {"layers": 6, "heads": 6, "model": 720, "position_width": 48, "tied": False},
-        "bert": {"layers": 12, "heads": 12, "model": 768, "position_width": 48, "tied": True},
+        "neobert": {"layers": 6, "heads": 6, "model": 720, "position_stream": 48, "tied": False},
+        "bert": {"layers": 12, "heads": 12, "model": 768, "position_stream": 48, "tied": True},
         "longest": 512,
     },
 }
@@ -108,10 +108,10 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
     has_two_streams = values.pop("streams", 1) == 2
-    d_pos = values.pop("d_pos", widths["position_width"])
+    d_pos = values.pop("d_pos", widths["position_stream"])
     settings = {
         "preset": name,
-        "hidden_size": widths["model"] + (widths["position_width"] if has_two_streams and block == "neobert" else 0),
+        "hidden_size": widths["model"] + (widths["position_stream"] if has_two_streams and block == "neobert" else 0),
         "num_hidden_layers": widths["layers"],
         "num_attention_heads": widths["heads"],
         "max_position_embeddings": SIZES[size]["longest"],

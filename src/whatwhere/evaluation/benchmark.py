@@ -23,7 +23,7 @@ from ..run.folder import RunFolder
 from ..run.names import TRIAL_STEP, TRIALS
 from ..run.progress import Progress
 from ..run.settings import plain_path
-from ..training.scheme_settings import SchemeConfig
+from ..training.scheme_settings import ConfigWithScheme
 from .evaluation_keys import EvaluationKeys
 
 UNTRAINED = "untrained"
@@ -31,7 +31,7 @@ C = TypeVar("C", bound="EvaluationConfig")
 DRAWS = 1000  # of the rows, for the interval of a difference
 
 
-class EvaluationConfig(EvaluationKeys, SchemeConfig):
+class EvaluationConfig(EvaluationKeys, ConfigWithScheme):
     """The settings that all evaluations share; a folder can gain values of the CHANGEABLE_KEYS."""
 
     # Keys that may differ when a folder is gone on with, where lists grow; every evaluation adds its own.

@@ -245,10 +245,10 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def bind(self, run: RunFolder, name: str, *, has_work: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings to go on with: the saved ones if the run has work made by them, else these.
+    def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings to go on with: the saved ones with `keep_saved`, else these.
 
-        A run with work keeps its saved settings. A command may change `CHANGEABLE_KEYS`, `changeable` and the path of
+        Where the saved settings are kept, a command may change `CHANGEABLE_KEYS`, `changeable` and the path of
         an equal content (`has_same_content`, `plain_path`), and add what `join_earlier` gathers; any other difference
         is refused. In a run without a file of settings these are saved at once; the command saves its settings again
         (`save_and_accept`) when its input is found good.
@@ -259,15 +259,15 @@ class StrictConfig(BaseModel):
 
         Args:
             name: Name of the YAML file.
-            has_work: True for a training (`bind_training` has saved the settings of one without a checkpoint), a study
-                with saved settings, an evaluation with a finished trial (`all`: a benchmark that was tried), any other
-                run with results.
+            keep_saved: True where the run has something that its saved settings made: for a training (cleared before
+                where it has no checkpoint), a study with saved settings, an evaluation with a finished trial (`all`: a
+                benchmark that was tried), any other run with results.
 
         Raises:
             OtherSetting: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
-        if has_work:
+        if keep_saved:
             saved = self.load_verified(run, name)
             changeable = {*self.CHANGEABLE_KEYS, *changeable}
             return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())

@@ -103,9 +103,9 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, a finished file is not as it was written, or two models are called alike.
     """
-    has_work = file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_steps())
-    config = config.bind(run, file, has_work=has_work)
-    if has_work:
+    keep_saved = file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_steps())
+    config = config.bind(run, file, keep_saved=keep_saved)
+    if keep_saved:
         run.check_present_files()
     config.check_names()
     return config

@@ -80,7 +80,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         has_results = run.finished_step(RESULTS_STEP) is not None
-        config = config.bind(run, CONFIG, has_work=has_results)
+        config = config.bind(run, CONFIG, keep_saved=has_results)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)

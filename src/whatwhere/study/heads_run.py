@@ -28,7 +28,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import PAGE_FACTS, bind_results, command_of, save_results
+from .results import PAGE_FACTS, command_of, reuse_or_clear_results, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -140,7 +140,7 @@ def run_heads(
             }
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            bind_results(settings_now, run, CONFIG)
+            reuse_or_clear_results(settings_now, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, source = stack.enter_context(opened)
         held_out = window_sets["held_out"]

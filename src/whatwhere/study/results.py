@@ -34,7 +34,7 @@ NOTES = {
 }
 
 
-def bind_results(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+def reuse_or_clear_results(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
     """Compare the settings with the results' own. A run without results is emptied, and the settings are saved.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
@@ -49,7 +49,7 @@ def bind_results(config: StrictConfig, run: RunFolder, settings_file: str) -> No
     has_results = run.finished_step(RESULTS_STEP) is not None
     if not has_results and (leftovers := run.listed_files()):
         run.remove(*leftovers)
-    config.bind(run, settings_file, has_work=has_results)
+    config.bind(run, settings_file, keep_saved=has_results)
 
 
 def save_results(

@@ -143,7 +143,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     is_resumed = CONFIG in run.listed_files()  # a file that is gone is refused, not written anew
     if is_resumed:
         _check_resumed(run, config)
-    config = config.bind(run, CONFIG, has_work=is_resumed)
+    config = config.bind(run, CONFIG, keep_saved=is_resumed)
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     if words := config.difference_beside_schemes():
@@ -225,7 +225,7 @@ def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig)
             )
 
 
-def find_steps(study: Study) -> int:
+def find_training_steps(study: Study) -> int:
     """Find the number of steps of every training of a study: the one asked for, or what the minutes buy.
 
     Minutes become steps once, by timing some steps of each model; the run keeps them.
@@ -264,8 +264,8 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
 def complete_study(study: Study) -> Path:
     """Do what a prepared study lacks: train, measure and compare models, draw the page; return the page's path."""
     config = study.config
-    records = records_without_model(study)  # first, because the budget of `find_steps` pays for them
-    steps = find_steps(study)
+    records = records_without_model(study)  # first, because the budget of `find_training_steps` pays for them
+    steps = find_training_steps(study)
     _log_passes(study, steps)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.admit_workers()
     jobs = _jobs_left(study, steps, at_once)
@@ -296,7 +296,7 @@ def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
     jobs = []
     for model, count in zip(models, threads, strict=True):
         if not study.is_measured(model):
-            _log_damage(study, model)
+            _log_reason_to_repeat(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
     return jobs
@@ -419,7 +419,7 @@ def _log_passes(study: Study, steps: int) -> None:
         study.log.log_event("passes", f"each training window is {often}", times=round(passes, 2))
 
 
-def _log_damage(study: Study, model: ModelOfSeed) -> None:
+def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
     why = study.run.reason_to_repeat_finished(model.step_name)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"

@@ -16,11 +16,11 @@ from ..records.terms import unequal
 from ..training.corpus_settings import CorpusConfig
 from ..training.pretrain_settings import PretrainConfig
 from ..training.recipes import defaults_of, recipe_of
-from ..training.scheme_settings import SchemeConfig
+from ..training.scheme_settings import ConfigWithScheme
 from .study_keys import ALL_PRESETS, CHOSEN_BY_STUDY, GeometryKeys, StudyKeys, name_and_corpus
 
 
-class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
+class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
     """Settings of a study: a comparison of presets on one corpus, from one recipe, on the same batches."""
 
     RESUME_ARGUMENTS: ClassVar[str] = "--out {out}"
@@ -160,7 +160,7 @@ def _override(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, An
     return {**values, **overrides, **{key: {**values[key], **overrides[key]} for key in shared}}
 
 
-class GeometryConfig(GeometryKeys, SchemeConfig):
+class GeometryConfig(GeometryKeys, ConfigWithScheme):
     """Settings of a geometry run: corpora, how to count them, and what to measure on them.
 
     What is measured may change from command to command in one folder.

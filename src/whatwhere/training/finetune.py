@@ -31,14 +31,14 @@ from ..run.folder import RunFolder
 from .environment import process_group_state
 from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
-from .scheme_settings import SchemeConfig
+from .scheme_settings import ConfigWithScheme
 from .sharding import rows_of_micro_batch
 from .training_folder import (
     accept_training,
-    bind_training,
     finish_training,
     finished_summary,
     open_training,
+    resume_or_clear_training,
 )
 from .training_keys import FinetuneKeys
 from .validator import Validator
@@ -73,7 +73,7 @@ def default_rate(start: str, from_scratch: bool) -> float:
     return rate * 768 / width
 
 
-class FinetuneConfig(FinetuneKeys, SchemeConfig):
+class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
     """Settings of a fine-tuning for sequence classification.
 
     Keys that are left out have the values of DEFAULTS, else of LoopConfig; `learning_rate`, `length` and `epochs`
@@ -185,7 +185,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     with open_training(out, KIND) as run:
-        config = bind_training(config, run, CONFIG)
+        config = resume_or_clear_training(config, run, CONFIG)
         _check_start(config, run)
         summary = finished_summary(run)
         return summary or _train(config, run, progress)

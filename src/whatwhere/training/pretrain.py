@@ -23,11 +23,11 @@ from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, make_batches, make_curriculum
 from .training_folder import (
     accept_training,
-    bind_training,
     finish_training,
     finished_summary,
     has_trained_steps,
     open_training,
+    resume_or_clear_training,
 )
 from .training_keys import LoopConfig
 from .validator import Validator
@@ -67,7 +67,7 @@ def pretrain(
     with open_training(out, KIND) as run:
         config = _fix_steps(config, run, is_silent=not progress)
         changeable = () if windows is None else ("corpus", "tokenizer")
-        config = bind_training(config, run, CONFIG, changeable)
+        config = resume_or_clear_training(config, run, CONFIG, changeable)
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
@@ -97,27 +97,27 @@ def _train(
     config: PretrainConfig, run: RunFolder, windows: Windows | None, progress: bool | Progress, label: str | None
 ) -> dict[str, Any]:
     """Train in an open folder, with settings that agree with its own; return the summary."""
-    processes = process_group_state()
+    process_group = process_group_state()
     if windows is None:
-        with processes.main_process_first():
+        with process_group.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))
     check_enough_windows(windows, config.batch_size)
     keep_inner_run(windows.folder)  # they may have taken hours, and the corrected command uses them
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     # All processes use the number of steps that the main process timed.
-    steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=processes.device)))
+    steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=process_group.device)))
     passes = steps * config.batch_size / len(windows["train"])
     reading = times_read(passes)
-    if reading and progress is True and processes.is_main_process:
+    if reading and progress is True and process_group.is_main_process:
         print(f"{len(windows['train']):,} training windows, each {reading}", file=sys.stderr)
     segments = segments_message(config.preset, model_config, windows)
-    if segments and progress is True and processes.is_main_process:
+    if segments and progress is True and process_group.is_main_process:
         print(segments, file=sys.stderr)
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
-    if processes.is_main_process:
+    if process_group.is_main_process:
         accept_training(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
@@ -147,7 +147,7 @@ def _train(
         card=model_card,
         pooling=config.pooling,
     )
-    processes.wait_for_everyone()
+    process_group.wait_for_everyone()
     return summary
 
 

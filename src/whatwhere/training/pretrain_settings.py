@@ -19,13 +19,13 @@ from .corpus_settings import CorpusConfig
 from .distance_entropy import check_entropy_weight
 from .environment import check_trackers, process_group_state
 from .recipes import defaults_of, recipe_of
-from .scheme_settings import SchemeConfig
+from .scheme_settings import ConfigWithScheme
 from .setup import MicroBatch, MicroBatchFunction
 from .sharding import check_launcher, rows_of_micro_batch
 from .training_keys import BUDGET, PretrainKeys
 
 
-class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
+class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
     """Settings of a pretraining.
 
     Keys that a size or a recipe sets (SIZE_DEFAULTS, RECIPE_DEFAULTS) may be given, too.

@@ -88,7 +88,7 @@ def use_scheme(path: Any) -> None:
         raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
 
 
-class SchemeConfig(SchemeKeys):
+class ConfigWithScheme(SchemeKeys):
     """Configuration that may name a scheme of the user's, beside the file that names it or in the current directory."""
 
     @classmethod
@@ -118,7 +118,7 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def bind(self, run: RunFolder, name: str, *, has_work: bool, changeable: Iterable[str] = ()) -> Self:
+    def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
         """Return the settings to go on with, after comparing the scheme by its text; they name the run's copy of it.
 
         From here on the copy is read, whatever becomes of the user's file.
@@ -126,9 +126,9 @@ class SchemeConfig(SchemeKeys):
         Raises:
             ValueError: as every configuration, or the scheme differs from the run's copy.
         """
-        if has_work:
+        if keep_saved:
             self.check_scheme(run.path)
-        settings = super().bind(run, name, has_work=has_work, changeable=changeable)
+        settings = super().bind(run, name, keep_saved=keep_saved, changeable=changeable)
         copy = run.path / SCHEME
         is_saved = settings.scheme is not None and copy.is_file()
         return settings.model_copy(update={"scheme": str(copy)}) if is_saved else settings

@@ -19,9 +19,9 @@ from ..run.status import has_weights
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import process_group_state
 from .model_folder import save_model
-from .scheme_settings import SCHEME, SchemeConfig
+from .scheme_settings import SCHEME, ConfigWithScheme
 
-C = TypeVar("C", bound=SchemeConfig)
+C = TypeVar("C", bound=ConfigWithScheme)
 _TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with
 
 
@@ -44,7 +44,7 @@ def has_trained_steps(run: RunFolder) -> bool:
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
-def bind_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
+def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
     """Return the settings that a training goes on with; one that has saved no step is begun anew, with `config`.
 
     All its processes call this. What is begun anew loses what it may have left: the log, checkpoints, batches that were
@@ -57,18 +57,18 @@ def bind_training(config: C, run: RunFolder, name: str, changeable: Iterable[str
     Raises:
         ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
     """
-    processes = process_group_state()
-    if processes.is_main_process and not has_trained_steps(run):
+    process_group = process_group_state()
+    if process_group.is_main_process and not has_trained_steps(run):
         _remove_leftovers(config, run, name)
         config.save_in(run, name)
-    processes.wait_for_everyone()
+    process_group.wait_for_everyone()
     # The file is there for every process: saved by an earlier command, or by the main process above.
-    resumed = config.bind(run, name, has_work=True, changeable=changeable)
-    processes.wait_for_everyone()  # before the main process writes again
+    resumed = config.bind(run, name, keep_saved=True, changeable=changeable)
+    process_group.wait_for_everyone()  # before the main process writes again
     return resumed
 
 
-def _remove_leftovers(config: SchemeConfig, run: RunFolder, name: str) -> None:
+def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
     """Remove what a training that has saved no step may have left, but its settings, its scheme and its corpus.
 
     Raises:
@@ -96,7 +96,7 @@ def _remove_leftovers(config: SchemeConfig, run: RunFolder, name: str) -> None:
         run.remove(*names)
 
 
-def accept_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
+def accept_training(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
     """Keep a training whose input is found good, with its settings."""
     if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
