@@ -426,3 +426,11 @@ def test_explain_refuses_what_is_no_configuration_of_one_encoder(tmp_path):
     assert "is the configuration of a study of ap, rope. Name one: whatwhere explain ap." in refused(
         "explain", str(tmp_path / "study.yaml")
     )
+
+
+def test_an_empty_argument_is_refused(tmp_path):
+    """An unset variable of the shell was the current folder: its runs were read as text, or written to."""
+    for words in (("predict", "", "--text", "x"), ("pretrain", "--out", str(tmp_path / "o"), "--corpus", " ")):
+        done = whatwhere(*words)
+        assert done.returncode == 2 and "is empty, as of an unset variable. Give a value." in done.stderr
+    assert whatwhere("predict", "reference", "--text", "", "--what", "vectors").returncode == 0

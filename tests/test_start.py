@@ -55,6 +55,7 @@ MISTAKES = {
     "pretrain --out o --size tny": "Unknown size 'tny'. Did you mean tiny?",
     "pretrain --out o --set blub=3": "Unknown configuration key 'blub'. Keys: scheme,",
     "pretrain --out o --set dropout=0.1": "Unknown configuration key 'dropout'. Did you mean model.dropout?",
+    "pretrain --out o --steps 2 --set steps=": "--set steps= has no value. Give one, or steps=null for none.",
     "pretrain --out o --set batch_size=0": "batch_size must be at least 1; got 0.",
     "pretrain --out o --steps 3 --minutes 1": "Give one budget of steps, tokens, minutes; got steps and minutes.",
     "pretrain --out o --config no.yaml": "There is no file no.yaml.",

@@ -39,6 +39,7 @@ def _run() -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # without a network huggingface_hub would tell of every try
     try:
+        _check_arguments(sys.argv[1:])
         status = app(sys.argv[1:] or ["--help"], prog_name="whatwhere", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except usage_error as error:
@@ -66,6 +67,20 @@ def _run() -> int:
             raise
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
+
+
+def _check_arguments(words: list[str]) -> None:
+    """Refuse an empty argument, as of an unset variable of the shell: a path of no letters is the current folder.
+
+    Texts may be empty.
+
+    Raises:
+        ValueError: names its number.
+    """
+    for number, (before, word) in enumerate(zip(["", *words], words, strict=False), 1):
+        if not word.strip() and before not in ("--text", "--pair"):
+            behind = f" behind {before}" if before else ""
+            raise ValueError(f"Argument {number}{behind} is empty, as of an unset variable. Give a value.")
 
 
 def _scheme_problem(error: Exception) -> str:

@@ -213,6 +213,8 @@ class StrictConfig(BaseModel):
             key, equals, text = assignment.partition("=")
             if not equals or not key:
                 raise ValueError(f"--set takes key=value; got {assignment!r}.")
+            if not text.strip():  # as of an unset variable of the shell: it would unset an option, too
+                raise ValueError(f"--set {key}= has no value. Give one, or {key}=null for none.")
             try:
                 value = parse_yaml(text)
             except ValueError:
