@@ -48,14 +48,14 @@ def predict(
         pooling: Of vectors: mean over the tokens, cls, or one stream's columns of the mean, semantic or position.
             [default: of a sentence-transformers folder all that its modules.json says, else mean]
         length: Tokens that the model reads at once; longer texts in windows. [default: of its training, or of a longer
-            copy; of other packages' models all that they read, at most 512; vectors of another
-            package's sentence-transformers folder are cut at its max_seq_length]
+            copy; of other packages' models all that they read, at most 512; vectors of another package's
+            sentence-transformers folder are cut at its max_seq_length]
         stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """
     check_model(model, scheme)
     if out is not None:
-        check_vector_file(out)
+        _check_vector_file(out)
     if what is not None:
         check_kind(what)
     texts, pairs = _texts(text, pair, file, field, pair_field)
@@ -168,7 +168,7 @@ def _texts(
     raise ValueError("There is no text. Give --text, --file or lines on stdin.")
 
 
-def check_vector_file(out: Path) -> None:
+def _check_vector_file(out: Path) -> None:
     """Refuse an --out of vectors before they are computed.
 
     Raises:
