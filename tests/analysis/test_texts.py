@@ -11,7 +11,7 @@ from encoder_models import VOCAB, build
 from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, shown_tokens, text_maps
 from whatwhere.models.lengths import max_tokens
 from whatwhere.run.folder import RunFolder
-from whatwhere.study.explorer_files import save_texts
+from whatwhere.study.explorer_files import save_attention
 
 IDS = np.array([2, *np.random.default_rng(0).integers(5, VOCAB, 10), 3])
 NAMES = [str(i) for i in range(len(IDS))]
@@ -124,9 +124,9 @@ def test_a_second_write_replaces_the_files(tmp_path):
     texts = [("one", IDS), ("two", IDS[:7])]
     out = tmp_path / "s"
     with RunFolder.open(out, "study") as run:
-        file = save_texts(run, model, Tokenizer(), texts, name="a/b", seed=0)
-        save_texts(run, build("rope"), Tokenizer(), texts, name="rope", seed=None)
-        save_texts(run, model, Tokenizer(), texts[:1], name="a/b", seed=0)
+        file = save_attention(run, model, Tokenizer(), texts, name="a/b", seed=0)
+        save_attention(run, build("rope"), Tokenizer(), texts, name="rope", seed=None)
+        save_attention(run, model, Tokenizer(), texts[:1], name="a/b", seed=0)
         assert file == "arrays/explorer-a_b-seed-0.npz"
         assert run.listed_files() == [file, "arrays/explorer-rope.npz", "explorer.json"]
         first, second = run.read("explorer.json")
@@ -145,10 +145,10 @@ def test_a_damaged_index_is_refused(tmp_path):
         run.accept_input()
         (tmp_path / "s/explorer.json").write_text('{"half')
         with pytest.raises(ValueError, match="explorer.json is not as it was written"):
-            save_texts(run, build("dstg"), Tokenizer(), [("one", IDS)], name="dstg", seed=0)
+            save_attention(run, build("dstg"), Tokenizer(), [("one", IDS)], name="dstg", seed=0)
     assert not list(tmp_path.glob("s/arrays/*"))
 
 
 def test_nothing_is_written_for_no_text(tmp_path):
     with pytest.raises(ValueError, match="no text to save"):
-        save_texts(RunFolder.at(tmp_path), build("dstg"), Tokenizer(), [], name="dstg", seed=0)
+        save_attention(RunFolder.at(tmp_path), build("dstg"), Tokenizer(), [], name="dstg", seed=0)

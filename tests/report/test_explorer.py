@@ -132,7 +132,7 @@ def test_512_tokens_at_paper_size_stay_below_10_megabytes(largest, tmp_path):
 
 
 def save(folder, names, n=10, **entry):
-    """A study's folder with the files that `study.explorer_files.save_texts` writes."""
+    """A study's folder with the files that `study.explorer_files.save_attention` writes."""
     (folder / "arrays").mkdir(parents=True)
     index = []
     for name in names:

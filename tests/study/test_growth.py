@@ -8,7 +8,7 @@ import whatwhere as ww
 from whatwhere.records.record import read_records
 from whatwhere.run.files import read_json
 from whatwhere.run.folder import RunFolder
-from whatwhere.study import comparisons
+from whatwhere.study import cross_model_steps
 from whatwhere.study.explorer_files import INDEX
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
@@ -69,13 +69,13 @@ def test_added_models_show_texts_as_long(corpus_file, tmp_path, monkeypatch):
     def open_models(run, config, seed):
         return {name: ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=300)) for name in config.models}
 
-    monkeypatch.setattr(comparisons, "open_models", open_models)
-    monkeypatch.setattr(comparisons, "MOST_EXPLORER_BYTES", 30_000)
+    monkeypatch.setattr(cross_model_steps, "open_models", open_models)
+    monkeypatch.setattr(cross_model_steps, "MOST_EXPLORER_BYTES", 30_000)
     with RunFolder.open(tmp_path / "s", "study") as run:
         for models in (["rope"], ["rope", "ap", "alibi"]):
             config = StudyConfig.parse({**VALUES, "corpus": str(corpus_file), "models": models})
             windows = prepare_windows(config, run.path / "corpus", progress=False)
-            comparisons.save_explorer_texts(run, config, windows)
+            cross_model_steps.save_explorer_attention(run, config, windows)
         shown = {entry["name"]: [text["tokens"] for text in entry["texts"]] for entry in run.read(INDEX)}
     assert 8 < len(shown["rope"][0]) < config.length
     assert shown["ap"] == shown["alibi"] == shown["rope"]

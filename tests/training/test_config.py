@@ -72,7 +72,7 @@ def test_learned_biases_of_a_study_have_one_rate(preset):
         {"models": ["dstg", preset, "mine"], "variants": {"mine": {"preset": preset}}, "training": training}
     )
     assert {study.pretraining(model).bias_learning_rate_scale for model in study.models} == {10.0}
-    assert "rates" not in study.difference_beside_schemes()
+    assert "rates" not in study.differences_message()
     slow = study.pretraining("mine").model_dump() | {"bias_learning_rate_scale": 1.0}
     assert PretrainConfig.parse(slow).bias_learning_rate_scale == 1.0
     by_tupe = PretrainConfig.load(None, ["recipe=tupe"], preset=preset)

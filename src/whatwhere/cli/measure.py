@@ -61,9 +61,9 @@ def probe(
         records = probe_records(encoder, held_out, context, windows=windows, splits=probe_splits)
     rows = [r for r in records if r.index is None]
     learning = learning_records(opened.tokenizer, folder, RecordContext(folder.name))
-    unlearned = undertrained_message(learning, folder.name)
-    facts = {"model": model, "corpus": source, "undertrained": unlearned or None, "records": [vars(r) for r in rows]}
-    warning = [unlearned, ""] if unlearned else []
+    undertrained = undertrained_message(learning, folder.name)
+    facts = {"model": model, "corpus": source, "undertrained": undertrained or None, "records": [vars(r) for r in rows]}
+    warning = [undertrained, ""] if undertrained else []
     emit(facts, as_json, "\n".join([*warning, _probe_text(rows, source)]))
 
 

@@ -44,8 +44,8 @@ def run_attention(
         texts_read.append(ExplorerText(title, maps.tokens, maps.levels()))
     assert maps is not None
     name = _name_on_page(model)
-    unlearned = undertrained_message(learning_records(tokenizer, opened.folder, RecordContext(name)), name)
-    facts = _facts_of_page(model, opened, maps, unlearned)
+    undertrained = undertrained_message(learning_records(tokenizer, opened.folder, RecordContext(name)), name)
+    facts = _facts_of_page(model, opened, maps, undertrained)
     explored = ExplorerModel(name, None, texts_read, LEVELS, maps.missing)
     path = write_attention_page(out, explored, facts=facts, versions=list(versions().items()))
     return {
@@ -53,7 +53,7 @@ def run_attention(
         "tokens": [len(t.tokens) for t in texts_read] if len(texts_read) > 1 else len(texts_read[0].tokens),
         "terms": list(maps.weights),
         "missing": maps.missing or None,
-        "undertrained": unlearned or None,
+        "undertrained": undertrained or None,
         "layers": len(maps.weights["total"]),
         "heads": maps.weights["total"].shape[1],
         "bytes": path.stat().st_size,
@@ -76,7 +76,7 @@ def _token_ids(tokenizer: Any, text: Text, most: int | None, is_cut: bool, model
     return tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
 
 
-def _facts_of_page(model: str, opened: OpenModel, maps: TextMaps, unlearned: str) -> list[tuple[str, str]]:
+def _facts_of_page(model: str, opened: OpenModel, maps: TextMaps, undertrained: str) -> list[tuple[str, str]]:
     """Return the rows of the page's table of facts; those without a value are left out."""
     place = "Folder" if Path(model).is_dir() else "Hub name"
     encoder = opened.model
@@ -86,7 +86,7 @@ def _facts_of_page(model: str, opened: OpenModel, maps: TextMaps, unlearned: str
         ("Preset", str(getattr(encoder.config, "preset", "") or "")),
         ("Positions", str(opened.max_tokens or "any")),
         ("Terms", ", ".join(maps.weights)),
-        ("Learned", unlearned),
+        ("Learned", undertrained),
     ]
     return [fact for fact in facts if fact[1]]
 

@@ -15,7 +15,7 @@ from .geometry_run import geometry_arrays, geometry_records
 
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
 # At most 254 positions; 16 groups and 4 random halves, fewer than geometry's 32 and 10.
-MOST_COUNTED = 254
+MOST_STUDY_POSITIONS = 254
 GROUPS = 16
 SPLITS = 4
 STEP = "measured corpus"
@@ -37,7 +37,7 @@ def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progr
     """
     if run.is_reusable(STEP):
         return
-    positions = min(int(windows.facts["length"]) - 2, MOST_COUNTED)
+    positions = min(int(windows.facts["length"]) - 2, MOST_STUDY_POSITIONS)
     counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
     try:
         geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)

@@ -34,7 +34,7 @@ from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
 from ..run.names import EVALUATE_ALL, RESULTS_STEP
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
-from .machine import machine
+from .machine import machine_facts
 from .results import PAGE_FACTS, RECORDS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
@@ -48,13 +48,13 @@ def run_evaluation(
     config: C,
     out: Path,
     progress: bool = True,
-    is_checked: bool = False,
+    has_checked_data: bool = False,
     cluster: Cluster | None = None,
 ) -> dict[str, Any]:
     """Run the trials of a benchmark that are not finished, write records and page, and return what the verb prints.
 
     Args:
-        is_checked: True where the caller has checked the data.
+        has_checked_data: True where the caller has checked the data.
         cluster: Workers that do the trials; None: processes of this machine.
 
     Raises:
@@ -64,7 +64,7 @@ def run_evaluation(
         config = _bind_settings(run, config, benchmark.file)
         if cluster is not None:
             refuse_hub_names(config.models)
-        if not is_checked:
+        if not has_checked_data:
             benchmark.check(config)
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.check_finished(out)]
@@ -181,7 +181,7 @@ def _write_results(
             {"name": name, "config": dict(read_json(path)) if path.is_file() else {}} for name, path in configs.items()
         ],
         "corpus": {"name": data},
-        "machine": machine(),
+        "machine": machine_facts(),
         "notes": list(notes),
     }
     return str(save_results(run, records, PAGE_FACTS, page_facts, judge_claims(records), unfinished=unfinished))
@@ -285,7 +285,7 @@ def run_all(
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)  # no trial is begun
             folder = run.inner_path(benchmark.name)
-            result = run_evaluation(benchmark, settings, folder, progress, is_checked=True, cluster=cluster)
+            result = run_evaluation(benchmark, settings, folder, progress, has_checked_data=True, cluster=cluster)
             results[benchmark.name] = result
             run.mark_done(f"tried {benchmark.name}", outcome={key: result[key] for key in ("done", "unfinished")})
             inner = RunFolder.at(folder)

@@ -29,7 +29,7 @@ def choose_texts(
     return [*texts, (title, np.array(tokenizer(text, truncation=True, max_length=most)["input_ids"]))]
 
 
-def save_texts(
+def save_attention(
     run: RunFolder,
     model: Any,
     tokenizer: Any,

@@ -40,8 +40,8 @@ from ..run.names import RESULTS_STEP
 from ..run.progress import progress_bar
 from ..run.reference import model_source
 from ..training.scheme_settings import use_scheme
-from .machine import machine
-from .models_beside_corpora import check_model, check_model_names, check_vocabulary, model_records, model_summary
+from .machine import machine_facts
+from .geometry_models import check_model, check_model_names, check_vocabulary, model_records, model_summary
 from .results import command_of, save_results
 from .study_settings import GeometryConfig
 
@@ -120,7 +120,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "command": command_of("geometry", "--config", str(run.path / CONFIG), scheme=config.scheme),
             "started": started,
             "seconds": round(time.perf_counter() - began, 1),
-            "machine": machine(),
+            "machine": machine_facts(),
             "settings": config.model_dump(mode="json"),
         }
         report = save_results(run, records, FACTS, page_facts)

@@ -24,11 +24,11 @@ from ..run.jobs import run_jobs, show_progress
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
-from .explorer_files import MOST_SHOWN, choose_texts, save_texts
-from .machine import machine
+from .explorer_files import MOST_SHOWN, choose_texts, save_attention
+from .machine import machine_facts
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import PAGE_FACTS, command_of, reuse_or_clear_results, save_results
+from .results import PAGE_FACTS, command_of, clear_leftovers_and_bind, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -140,7 +140,7 @@ def run_heads(
             }
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            reuse_or_clear_results(settings_now, run, CONFIG)
+            clear_leftovers_and_bind(settings_now, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, source = stack.enter_context(opened)
         held_out = window_sets["held_out"]
@@ -169,7 +169,7 @@ def run_heads(
                 run.write(f"arrays/{stem}.npz", arrays)
             most = min(chosen.length, MOST_SHOWN, max_tokens(model.config) or chosen.length)
             texts = choose_texts(held_out, tokenizer, (0, len(held_out) // 2), most)
-            save_texts(run, model, tokenizer, texts, name=name, seed=seed)
+            save_attention(run, model, tokenizer, texts, name=name, seed=seed)
             config = json.loads(model.config.to_json_string())
             page_facts = {
                 "kind": KIND,
@@ -178,7 +178,7 @@ def run_heads(
                 "corpus": {"name": source},
                 "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
-                "machine": machine(),
+                "machine": machine_facts(),
                 "command": command_of("heads", str(folder), *_options_of(settings_now), scheme=scheme),
             }
             result["report"] = str(save_results(run, [*measured.records, *learning], PAGE_FACTS, page_facts))

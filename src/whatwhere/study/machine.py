@@ -41,7 +41,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def machine() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """Return processor, cores that this process may use, memory in bytes, and accelerator name or None."""
     return {
         "cpu": cpu_name(),
@@ -89,7 +89,7 @@ def diagnose(folder: Path) -> dict[str, Any]:
     """
     return {
         "versions": versions(),
-        "machine": machine(),
+        "machine": machine_facts(),
         "memory_free_bytes": psutil.virtual_memory().available,
         "disk_free_bytes": shutil.disk_usage(folder).free,
         "bf16": is_bf16_faster(default_device()),

@@ -16,7 +16,7 @@ from ..run.names import RESULTS_STEP
 from ..run.settings import StrictConfig
 from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
-from .machine import machine, versions
+from .machine import machine_facts, versions
 from .study_settings import StudyConfig
 from .training_plan import ModelOfSeed, models_of
 
@@ -34,7 +34,7 @@ NOTES = {
 }
 
 
-def reuse_or_clear_results(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+def clear_leftovers_and_bind(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
     """Compare the settings with the results' own. A run without results is emptied, and the settings are saved.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
@@ -159,7 +159,7 @@ def _page_facts_of(
         "size": config.size,
         "recipe": config.recipe,
         "match": config.match or "none",
-        "machine": machine(),
+        "machine": machine_facts(),
         "notes": [*NOTES.get(config.size, []), *notes, *dict.fromkeys(not_measured)],  # once for all seeds
         "command": command_of("study", "--config", str(settings), scheme=scheme if scheme.is_file() else None),
         "planned": len(models_of(config)),

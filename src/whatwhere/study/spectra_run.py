@@ -14,7 +14,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import command_of, reuse_or_clear_results, save_results
+from .results import command_of, clear_leftovers_and_bind, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -81,7 +81,7 @@ def run_spectra(
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        reuse_or_clear_results(config, run, CONFIG)
+        clear_leftovers_and_bind(config, run, CONFIG)
         measured = measure_tables(sources, words)
         page_facts = measured.summary()
         files: list[str] = []

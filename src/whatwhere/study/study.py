@@ -31,7 +31,7 @@ from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
-from .comparisons import compare_models, save_explorer_texts
+from .cross_model_steps import compare_models, save_explorer_attention
 from .corpus_step import corpus_records, measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
 from .results import PAGE_FACTS, save_study, total_seconds
@@ -52,7 +52,7 @@ from .training_records import text_records
 CONFIG = STUDY_SETTINGS
 KIND = "study"
 BUDGET_STEP = "budget"  # the entry of the manifest for training steps that minutes buy
-ON_CLUSTER = (
+CLUSTER_NOTE = (
     "Workers of a cluster trained models of this study, on one thread each; the machine named here only started them."
 )
 
@@ -146,7 +146,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     config = config.bind(run, CONFIG, keep_saved=is_resumed)
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
-    if words := config.difference_beside_schemes():
+    if words := config.differences_message():
         log.log_event("unequal terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
@@ -193,14 +193,14 @@ def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
     """
     config.check_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
-    _refuse_removals(run, saved, config)
+    _refuse_lost_or_changed_models(run, saved, config)
     for name in config.models:
         if name not in saved.models:
             config.pretraining(name).check()
     _check_finished(run, models=len(models_of(saved)))
 
 
-def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:
+def _refuse_lost_or_changed_models(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:
     """Refuse settings that would remove models or seeds from a study, or change a model of it."""
     if requested.seeds < saved.seeds:
         raise ValueError(
@@ -283,7 +283,7 @@ def complete_study(study: Study) -> Path:
     if config.all_analyses:
         for seed in range(config.seeds):
             comparison_records += compare_models(study.run, config, study.windows, seed, study.progress)
-        save_explorer_texts(study.run, config, study.windows)
+        save_explorer_attention(study.run, config, study.windows)
     report = results.write(results.models, comparison_records)
     study.log.log_event("report", path=str(report))
     return report
@@ -321,7 +321,7 @@ class _StudyResults:
         if not trains_models and study.run.has(PAGE_FACTS):
             self.at_once = study.run.read(PAGE_FACTS).get("at_once", at_once)
         was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
-        self.notes = [ON_CLUSTER] if was_on_cluster else []
+        self.notes = [CLUSTER_NOTE] if was_on_cluster else []
 
     def write_if_due(self) -> None:
         """Write the results of the models that are measured so far, where a page is due and others follow."""

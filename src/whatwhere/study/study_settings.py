@@ -108,7 +108,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
                 return f"{name}: {error} {hint}: --set 'variants={{{variant}}}'."
         return error
 
-    def difference_beside_schemes(self) -> str:
+    def differences_message(self) -> str:
         """Return a sentence on what models differ in beside their schemes; "" if it is nothing."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         entries = [

@@ -17,7 +17,7 @@ FEWEST_STEPS = 20
 # Training steps that take as long as the analyses of one window, and as the ablations of one.
 STEPS_PER_PROBED_WINDOW = 0.4
 STEPS_PER_ABLATED_WINDOW = 2.0
-WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of its own, seconds to start, pays
+LEAST_TOKENS_FOR_PROCESSES = 250_000  # training tokens of a model from which a process of its own, seconds to start, pays
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
     if config.at_once is not None:
         return config.at_once
     training = config.pretraining(config.models[0])
-    if steps is not None and steps * training.batch_size * training.length < WORTH_PROCESSES:
+    if steps is not None and steps * training.batch_size * training.length < LEAST_TOKENS_FOR_PROCESSES:
         return 1
     return parallel_jobs()
 

@@ -13,12 +13,12 @@ from ..models.open import open_model
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
-from .explorer_files import INDEX, MOST_SHOWN, choose_texts, save_texts
+from .explorer_files import INDEX, MOST_SHOWN, choose_texts, save_attention
 from .model_task import can_probe
 from .study_settings import StudyConfig
 from .training_plan import ModelOfSeed
 
-REGRESSED_ONTO = "dstg"  # whose streams the others' states are regressed onto
+TARGET_MODEL = "dstg"  # whose streams the others' states are regressed onto
 MOST_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
 
 
@@ -33,21 +33,21 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
 
     There are none without `dstg`, another model, and enough held-out windows.
     """
-    if REGRESSED_ONTO not in config.models or len(config.models) < 2 or not can_probe(windows):
+    if TARGET_MODEL not in config.models or len(config.models) < 2 or not can_probe(windows):
         return []
     step = f"compared models of seed {seed}"
     file = f"between-seed-{seed}.parquet"
     inputs = {"models": config.models}
     if not run.is_reusable(step, inputs=inputs):
         models = open_models(run, config, seed)
-        reference = models.pop(REGRESSED_ONTO)
+        reference = models.pop(TARGET_MODEL)
         with show_progress("between models", progress) as advance:
             measured = regression_records(
                 reference,
                 models,
                 choose_windows(windows["held_out"], config.probe_windows),
                 study=run.name,
-                reference=REGRESSED_ONTO,
+                reference=TARGET_MODEL,
                 seed=seed,
                 splits=config.probe_splits,
                 progress=partial(advance, part="regression"),
@@ -58,7 +58,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     return records
 
 
-def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
+def save_explorer_attention(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
     """Save the attention of the first seed's models in held-out windows and a text that repeats itself."""
     step_names = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
     missing = [name for name in config.models if not run.is_reusable(step_names[name])]
@@ -79,5 +79,5 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
     tokenizer = load_tokenizer(str(run.path / "corpus" / "tokenizer"))
     texts = choose_texts(held_out, tokenizer, numbers, tokens_shown)
     for name in missing:
-        file = save_texts(run, models[name], tokenizer, texts, name=name, seed=0)
+        file = save_attention(run, models[name], tokenizer, texts, name=name, seed=0)
         run.mark_done(step_names[name], files=[file, INDEX])
