@@ -1,1 +1,1 @@
-"""Work behind the commands that leave a page or records: study, heads, geometry, spectra, evaluate, finetune."""
+"""Work behind the commands of models and corpora: study, heads, attention, geometry, spectra, evaluate, finetune."""

@@ -24,9 +24,9 @@ def run_attention(
     Args:
         model: folder of a model, a name on the Hub, or `reference`.
         out: file of the page.
-        texts: title and words of each.
-        repeat: also a made-up text of the shape A + B + A; alone where there are no texts.
-        truncate: cut texts that are longer than the model reads; a made-up one is always cut.
+        texts: title and words of each text.
+        repeat: add a made-up text of the shape A + B + A; without `texts` it is the only one.
+        truncate: cut texts that are longer than the model reads; the made-up text is always cut.
 
     Raises:
         ValueError: no model, or a text that it cannot read.
@@ -34,12 +34,11 @@ def run_attention(
     made_up = [repeated_text()] if repeat or not texts else []
     opened = open_model(model, attention="eager")
     tokenizer = opened.tokenizer
-    most = opened.max_tokens
     texts_read = []
     maps = None
     for title, words in (*texts, *made_up):
-        is_cut = truncate or (title, words) in made_up
-        ids = _token_ids(tokenizer, (title, words), most, is_cut, model)
+        may_cut = truncate or (title, words) in made_up
+        ids = _token_ids(opened, (title, words), may_cut, model)
         maps = text_maps(opened.model, ids, shown_tokens(tokenizer, ids), title)
         texts_read.append(ExplorerText(title, maps.tokens, maps.levels()))
     assert maps is not None
@@ -60,28 +59,30 @@ def run_attention(
     }
 
 
-def _token_ids(tokenizer: Any, text: Text, most: int | None, is_cut: bool, model: str) -> Any:
-    """Return the ids of a text's tokens, cut to the `most` that the model reads where `is_cut` allows it."""
+def _token_ids(opened: OpenModel, text: Text, may_cut: bool, model: str) -> Any:
+    """Return the ids of a text's tokens; refuse a text that is too long, or cut it where `may_cut`."""
     title, words = text
+    tokenizer = opened.tokenizer
+    limit = opened.max_tokens
     ids = tokenizer(words, verbose=False)["input_ids"]
     if not len(ids) or len(ids) <= tokenizer.num_special_tokens_to_add():
         raise ValueError(f"The text “{title}” has no token. Give some words.")
-    if most is None or len(ids) <= most:
+    if limit is None or len(ids) <= limit:
         return ids
-    if not is_cut:
+    if not may_cut:
         raise ValueError(
-            f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
+            f"{model} has {limit} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
             "there: --truncate."
         )
-    return tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
+    return tokenizer(words, truncation=True, max_length=limit, verbose=False)["input_ids"]
 
 
 def _facts_of_page(model: str, opened: OpenModel, maps: TextMaps, undertrained: str) -> list[tuple[str, str]]:
     """Return the rows of the page's table of facts; those without a value are left out."""
-    place = "Folder" if Path(model).is_dir() else "Hub name"
+    source_kind = "Folder" if Path(model).is_dir() else "Hub name"
     encoder = opened.model
     facts = [
-        ("Shipped model" if model == REFERENCE else place, model),
+        ("Shipped model" if model == REFERENCE else source_kind, model),
         ("Class", type(encoder).__name__),
         ("Preset", str(getattr(encoder.config, "preset", "") or "")),
         ("Positions", str(opened.max_tokens or "any")),
