@@ -1,4 +1,4 @@
-"""Steps of a study that need several trained models: regressions between them, and texts for the attention explorer."""
+"""Steps of a study that open several trained models: regressions between them, and attention for the explorer."""
 
 from functools import partial
 from typing import Any
@@ -18,20 +18,20 @@ from .model_task import can_probe
 from .study_settings import StudyConfig
 from .training_plan import ModelOfSeed
 
-TARGET_MODEL = "dstg"  # whose streams the others' states are regressed onto
+TARGET_MODEL = "dstg"  # regressions go from the states of the other models to its streams
 MOST_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
 
 
 def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
-    """Return the trained models of a seed by name."""
+    """Open the trained models of a seed, by name."""
     folders = {name: run.inner_path(ModelOfSeed(name, seed).folder) for name in config.models}
     return {name: open_model(folder, "masked").model for name, folder in folders.items()}
 
 
 def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: int, progress: bool) -> list[Record]:
-    """Measure regressions of a seed's models onto the streams of `dstg` (DSTG B.2) once, and return their records.
+    """Return records of regressions from a seed's models onto the streams of `dstg` (DSTG B.2), measured once.
 
-    There are none without `dstg`, another model, and enough held-out windows.
+    There are no records without `dstg`, without another model, or with too few held-out windows.
     """
     if TARGET_MODEL not in config.models or len(config.models) < 2 or not can_probe(windows):
         return []
@@ -40,10 +40,10 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     inputs = {"models": config.models}
     if not run.is_reusable(step, inputs=inputs):
         models = open_models(run, config, seed)
-        reference = models.pop(TARGET_MODEL)
+        target_model = models.pop(TARGET_MODEL)
         with show_progress("between models", progress) as advance:
             measured = regression_records(
-                reference,
+                target_model,
                 models,
                 choose_windows(windows["held_out"], config.probe_windows),
                 study=run.name,
@@ -59,25 +59,26 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
 
 
 def save_explorer_attention(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
-    """Save the attention of the first seed's models in held-out windows and a text that repeats itself."""
+    """Save the attention of the first seed's models in the explorer's texts, for models that lack it."""
     step_names = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
     missing = [name for name in config.models if not run.is_reusable(step_names[name])]
     if not missing or not config.texts:
         return
     models = open_models(run, config, 0)
-    maps = 0
+    map_count = 0
     for model in models.values():
         heads = model.config.num_hidden_layers * model.config.num_attention_heads
-        maps += heads * (1 + len(term_names(model)))
-    tokens_shown = min(config.length, MOST_SHOWN, int((MOST_EXPLORER_BYTES / maps / (1 + config.texts)) ** 0.5))
+        map_count += heads * (1 + len(term_names(model)))
+    # A map of n tokens has n² bytes.
+    tokens_shown = min(config.length, MOST_SHOWN, int((MOST_EXPLORER_BYTES / map_count / (1 + config.texts)) ** 0.5))
     if len(missing) < len(step_names):  # the study gained models: their texts are as long as the saved ones
         saved_names = step_names.keys() - {*missing}
         saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in saved_names]
         tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)
     held_out = windows["held_out"]
-    numbers = np.linspace(0, len(held_out) - 1, config.texts if len(held_out) else 0).astype(int)
+    window_numbers = np.linspace(0, len(held_out) - 1, config.texts if len(held_out) else 0).astype(int)
     tokenizer = load_tokenizer(str(run.path / "corpus" / "tokenizer"))
-    texts = choose_texts(held_out, tokenizer, numbers, tokens_shown)
+    texts = choose_texts(held_out, tokenizer, window_numbers, tokens_shown)
     for name in missing:
         file = save_attention(run, models[name], tokenizer, texts, name=name, seed=0)
         run.mark_done(step_names[name], files=[file, INDEX])

@@ -1,4 +1,4 @@
-"""The attention explorer: which texts it shows, and the files with a model's attention in them."""
+"""Texts of the attention explorer, and the files with a model's attention in these texts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,18 +15,18 @@ MOST_SHOWN = 128  # tokens of a text
 
 
 def choose_texts(
-    held_out: WindowSet, tokenizer: Any, numbers: Iterable[int], most: int
+    held_out: WindowSet, tokenizer: Any, window_numbers: Iterable[int], most_tokens: int
 ) -> list[tuple[str, np.ndarray]]:
     """Return some held-out windows and a made-up text that repeats itself: title and token ids (n,) of each.
 
     Args:
-        numbers: Numbers of the windows.
-        most: Tokens after which a text is cut, special ones included.
+        window_numbers: Indices of the held-out windows.
+        most_tokens: Tokens after which a text is cut, special ones included.
     """
-    texts = [(f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:most]) for i in numbers]
+    texts = [(f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:most_tokens]) for i in window_numbers]
     title, text = repeated_text()
-    # Last, as a vocabulary of the corpus may cut its words into letters.
-    return [*texts, (title, np.array(tokenizer(text, truncation=True, max_length=most)["input_ids"]))]
+    # The made-up text comes last: a vocabulary of the corpus may cut its words into letters.
+    return [*texts, (title, np.array(tokenizer(text, truncation=True, max_length=most_tokens)["input_ids"]))]
 
 
 def save_attention(
@@ -38,7 +38,7 @@ def save_attention(
     name: str,
     seed: int | None,
 ) -> str:
-    """Write the attention of a model in each text to a run, with an entry in explorer.json; return the arrays' name.
+    """Write the attention of a model in each text to a run, with an entry in explorer.json; return the name of the arrays.
 
     The arrays `arrays/explorer-NAME-seed-K.npz` are `levels` (256,), the attention weight that each byte value 0-255
     stands for, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of explorer.json has name, seed, file, terms,
@@ -53,15 +53,15 @@ def save_attention(
     if not texts:
         raise ValueError("There is no text to save. Give at least one title with token ids.")
     arrays = {"levels": LEVELS}
-    shown = []
+    texts_shown = []
     for number, (title, ids) in enumerate(texts):
         maps = text_maps(model, ids, shown_tokens(tokenizer, ids), title)
         arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}
-        shown.append({"title": title, "tokens": maps.tokens})
+        texts_shown.append({"title": title, "tokens": maps.tokens})
     entries = run.read(INDEX) if run.has(INDEX) else []
     file = f"arrays/explorer-{RecordContext(name.replace('/', '_'), seed).stem}.npz"
     run.write(file, arrays)
-    about = {"file": file, "terms": list(maps.weights), "missing": maps.missing, "texts": shown}
+    about = {"file": file, "terms": list(maps.weights), "missing": maps.missing, "texts": texts_shown}
     by_model = {(entry["name"], entry["seed"]): entry for entry in entries}
     by_model[name, seed] = {"name": name, "seed": seed, **about}
     run.write(INDEX, list(by_model.values()))

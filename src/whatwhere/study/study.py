@@ -31,8 +31,8 @@ from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
-from .cross_model_steps import compare_models, save_explorer_attention
 from .corpus_step import corpus_records, measure_corpus
+from .cross_model_steps import compare_models, save_explorer_attention
 from .model_task import ModelTask, can_probe, train_and_measure
 from .results import PAGE_FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
@@ -168,7 +168,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     _log_windows(windows, log)
     if config.all_analyses:
         with show_progress("corpus", log.progress) as advance:
-            measure_corpus(run, windows, run.name, advance)
+            measure_corpus(run, windows, advance)
     return Study(run, config, windows, log, cluster)
 
 
