@@ -29,11 +29,11 @@ def test_the_warning_names_no_option_of_geometry(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(corpus_step, "count_windows", lambda *_, **__: None)
     monkeypatch.setattr(corpus_step, "corpus_geometry", refuse)
     with RunFolder.open(tmp_path / "run", "study") as run:
-        corpus_step.measure_corpus(run, NoWindows(train=None), "run")
-        corpus_step.measure_corpus(run, NoWindows(train=None), "run")  # said once
+        corpus_step.measure_corpus(run, NoWindows(train=None))
+        corpus_step.measure_corpus(run, NoWindows(train=None))  # said once
         assert corpus_step.corpus_records(run) == []
     (message,) = caplog.messages
-    assert message.startswith(f"No geometry of the corpus: {problem} A study of more text would have one")
+    assert message.startswith(f"No geometry of the corpus: {problem} Study more text, or smaller documents")
     assert "--set document=blank-line" in message and "min_support" not in message
     assert {"document"} <= set(StudyConfig.model_fields) and "min_support" not in StudyConfig.model_fields
 
@@ -43,7 +43,7 @@ def test_advice_of_one_document_is_said_alone(tmp_path, monkeypatch, caplog):
     counts = Counts(csr_array(np.eye(14, 20) * 1000), 14, 1, np.array([1]))
     monkeypatch.setattr(corpus_step, "count_windows", lambda *_, **__: counts)
     with RunFolder.open(tmp_path / "run", "study") as run:
-        corpus_step.measure_corpus(run, NoWindows(train=None), "run")
+        corpus_step.measure_corpus(run, NoWindows(train=None))
     (message,) = caplog.messages
     assert message.endswith("Give at least two; --set document=line or blank-line cuts a text into documents.")
 
