@@ -1,4 +1,4 @@
-"""Analyses of one model: each where the model has its inputs, many in one pass of the windows."""
+"""Running the analyses of one model, many of them in one pass of the windows, and joining their results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,27 +13,29 @@ from ..records.record import Arrays, Record
 
 @dataclass
 class Measurements:
-    """Records by analysis, arrays by file, and reasons for what was not measured.
+    """Results of the analyses of one model.
 
-    Records are by the name of their analysis, arrays by the stem of their file.
+    records_by_analysis: by the analysis's name. arrays: by the stem of their file. left_out: analysis -> why it was not
+    measured.
     """
 
-    records_of: dict[str, list[Record]] = field(default_factory=dict)
+    records_by_analysis: dict[str, list[Record]] = field(default_factory=dict)
     arrays: dict[str, Arrays] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def records(self) -> list[Record]:
         """Records of all analyses, each once: both "position table" and "separation" return the step-0 shares."""
-        return list(dict.fromkeys(chain.from_iterable(self.records_of.values())))
+        return list(dict.fromkeys(chain.from_iterable(self.records_by_analysis.values())))
 
-    def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
-        """Return what `measure` returns, or None where it cannot be measured.
+    def attempt(self, analysis: Analysis, function: Callable[[], Any]) -> Any:
+        """Return what `function` returns; None where it refuses the model, with the reason in `left_out`.
 
-        None if an optional analysis raises a ValueError, whose words are then the reason in `left_out`.
+        Raises:
+            ValueError: `function` refuses the model, and the analysis is not optional.
         """
         try:
-            return measure()
+            return function()
         except ValueError as error:
             if not analysis.optional:
                 raise
@@ -42,7 +44,7 @@ class Measurements:
 
 
 def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
-    """Run every analysis that `analysis_input` suffices for; those with a reader share one pass of its windows."""
+    """Run every analysis whose inputs are there; analyses with a reader share one pass of the windows."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
     # An analysis that can also measure alone uses its reader only where the model has named terms.
@@ -62,28 +64,25 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
         elif analysis.measure is not None:
             result = measured.attempt(analysis, partial(analysis.measure, analysis_input))
         records, arrays = result if isinstance(result, tuple) else (result or [], {})
-        measured.records_of[analysis.name] = records
+        measured.records_by_analysis[analysis.name] = records
         if arrays and analysis.arrays:
             measured.arrays[f"{analysis.arrays}-{analysis_input.context.stem}"] = arrays
     return measured
 
 
 def split_analyses(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
-    """Split the analyses that `analysis_input` suffices for into jobs.
-
-    Analyses with a reader share a pass, each other one is alone.
-    """
+    """Split the analyses whose inputs are there into jobs: all with a reader share one, each other has its own."""
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
-    readers = tuple(analysis for analysis in possible if analysis.reader is not None)
+    with_reader = tuple(analysis for analysis in possible if analysis.reader is not None)
     alone = [(analysis,) for analysis in possible if analysis.reader is None]
-    return [readers, *alone] if readers else list(alone)
+    return [with_reader, *alone] if with_reader else list(alone)
 
 
 def join_measurements(parts: Sequence[Measurements], analyses: Iterable[Analysis]) -> Measurements:
-    """Return what `measure` returns for `analyses`, from the measurements of their groups (`split_analyses`)."""
-    records_of = {name: records for part in parts for name, records in part.records_of.items()}
+    """Return what `measure` returns for `analyses`, from the measurements of the jobs (`split_analyses`)."""
+    joined = {name: records for part in parts for name, records in part.records_by_analysis.items()}
     return Measurements(
-        {analysis.name: records_of[analysis.name] for analysis in analyses if analysis.name in records_of},
+        {analysis.name: joined[analysis.name] for analysis in analyses if analysis.name in joined},
         {stem: arrays for part in parts for stem, arrays in part.arrays.items()},
         {name: reason for part in parts for name, reason in part.left_out.items()},
     )

@@ -1,4 +1,4 @@
-"""Task to train and measure one model of a study, with all that the process which does it needs."""
+"""Training and measuring one model of a study, in a process that knows nothing but its task."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,8 @@ class ModelTask:
     """Description of one model of a study, with all that a process needs to train and measure it.
 
     out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
-    probe_windows, ablation_windows: Held-out windows that are probed, and those whose loss is measured. all_analyses:
-    Run the analyses of all stages; False: of the stage `ALWAYS` (probes, position tables, the shift of positions).
+    probe_windows, ablation_windows: Numbers of held-out windows that are probed, and whose loss is measured under
+    ablations. all_analyses: True runs all analyses, False only the stage `ALWAYS` (probes, position tables, shift).
     """
 
     out: Path
@@ -45,13 +45,13 @@ class ModelTask:
 
 
 def can_probe(windows: Windows) -> bool:
-    """Return whether enough held-out windows have the full length for the probes, which a study can do without."""
+    """Return whether enough held-out windows have the full length for probes; a study without them has no probes."""
     held_out = windows["held_out"]
     return int((held_out.lengths() == held_out.length).sum()) >= FEWEST_WINDOWS
 
 
 def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
-    """Train one model of a study and measure it, where it is not done already; return the training's summary.
+    """Train and measure one model of a study, as far as it is not done; return the training's summary.
 
     Raises:
         ValueError: a setting of the training is refused, or a file is not as it was written.
@@ -62,7 +62,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     with prefix_training_keys_in_errors():
         label = f"{task.model.name} seed {task.model.seed}"
         summary = pretrain(task.training, folder, windows=windows, progress=progress, label=label)
-    # A worker may have measured it, and died before it returned.
+    # A worker may have measured the model, and died before it returned.
     if not RunFolder.at(task.out).is_reusable(task.model.step_name):
         progress(0, 1, "looking inside")
         measure_model(task, windows, progress)
@@ -74,9 +74,9 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     run = RunFolder.at(task.out)
     folder = run.inner_path(task.model.folder)
     context = RecordContext(task.model.name, task.model.seed, task.out.resolve().name)
-    beginning = folder / "checkpoints" / "step-0"
+    first_checkpoint = folder / "checkpoints" / "step-0"
     device = default_device()
-    untrained = open_model(beginning, "masked").model.to(device) if beginning.is_dir() else None
+    untrained = open_model(first_checkpoint, "masked").model.to(device) if first_checkpoint.is_dir() else None
     held_out = windows["held_out"] if can_probe(windows) else None
     analysis_input = AnalysisInput(
         context,
@@ -94,18 +94,18 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     )
     measured = measure(analysis_input, ANALYSES if task.all_analyses else analyses_of(ALWAYS))
     if untrained is None:
-        measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
+        measured.left_out["controls"] = f"{first_checkpoint} is gone, so nothing is held against the untrained model."
     files = []
     for stem, arrays in measured.arrays.items():
         files.append(f"arrays/{stem}.npz")
         run.write(files[-1], arrays)
-    # In the study's manifest, although the folder is a run of its own: it is a result of the study's step.
+    # The study's manifest lists the records, although the training's folder is a run: the study's step made them.
     files.append(f"{task.model.folder}/{RECORDS}")
     run.write(files[-1], training_records(folder, context) + measured.records)
-    training = RunFolder.at(folder)
+    training_run = RunFolder.at(folder)
     outcome = {
-        "config": training.read("config.json"),
-        "summary": training.read(SUMMARY),
+        "config": training_run.read("config.json"),
+        "summary": training_run.read(SUMMARY),
         "left_out": measured.left_out,
     }
     run.mark_done(task.model.step_name, files=files, outcome=outcome)
