@@ -1,4 +1,4 @@
-"""`whatwhere heads`: a look into one model, from its text to records, arrays and a page."""
+"""`whatwhere heads`: all analyses of one model on one text, with records, arrays and a page."""
 
 import json
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_attention
 from .machine import machine_facts
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import PAGE_FACTS, command_of, clear_leftovers_and_bind, save_results
+from .results import PAGE_FACTS, clear_leftovers_and_bind, command_of, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -36,28 +36,28 @@ KIND = "heads"
 CONFIG = "heads.yaml"
 SHARE_PREFIX = "kl.share."
 ATTENTION_PREFIX = "attention."
-SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
+PATTERNS = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 
 
 @dataclass(frozen=True)
 class HeadsTask:
     """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
 
-    source: folder or name of the model. analyses: their names. ablation_windows: see `run_heads`.
+    model_source: folder or Hub name of the model. analyses: their names. ablation_windows: see `run_heads`.
     """
 
-    source: str
+    model_source: str
     context: RecordContext
-    chosen: ChosenWindows
+    windows: ChosenWindows
     ablation_windows: int
     analyses: tuple[str, ...]
 
 
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
-    """Open the model of a task and do the analyses that the task names."""
-    model = open_model(task.source, "masked" if task.ablation_windows else None, attention="eager").model
+    """Open the model of a task and run the analyses that the task names."""
+    model = open_model(task.model_source, "masked" if task.ablation_windows else None, attention="eager").model
     analyses = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
-    return measure(_input_of(model, task.context, task.chosen, task.ablation_windows, progress), analyses)
+    return measure(_input_of(model, task.context, task.windows, task.ablation_windows, progress), analyses)
 
 
 def _input_of(
@@ -67,15 +67,17 @@ def _input_of(
 
 
 def _measure_on_cluster(
-    cluster: Cluster, source: str, inputs: AnalysisInput, scheme: str | None, progress: bool
+    cluster: Cluster, model_source: str, analysis_input: AnalysisInput, scheme: str | None, progress: bool
 ) -> Measurements:
-    """Hand the pass of the documents and each other analysis of a model to the workers of a cluster."""
-    assert inputs.windows is not None
+    """Hand the analyses of a model to the workers of a cluster, in the jobs of `split_analyses`."""
+    context = analysis_input.context
+    windows = analysis_input.windows
+    assert windows is not None
     jobs = []
-    for group in split_analyses(inputs, analyses_of(OF_WINDOWS)):
+    for group in split_analyses(analysis_input, analyses_of(OF_WINDOWS)):
         names = tuple(analysis.name for analysis in group)
-        task = HeadsTask(source, inputs.context, inputs.windows, inputs.ablation_windows, names)
-        jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
+        task = HeadsTask(model_source, context, windows, analysis_input.ablation_windows, names)
+        jobs.append(Job(f"{context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(trust_scheme_of_job, text_of_scheme(scheme))
     parts = {
         job.label: part
@@ -106,20 +108,20 @@ def run_heads(
     out: Path | None = None,
     progress: bool = True,
     cluster: Cluster | None = None,
-    model_name: str | None = None,
+    model_source: str | None = None,
 ) -> dict[str, Any]:
-    """Run the analyses of `whatwhere heads`, and write a page if `out` is given.
+    """Run the analyses of `whatwhere heads`, and return what `whatwhere heads --json` prints.
 
-    Return what `whatwhere heads --json` prints. Beside the page stand its records and arrays.
+    If `out` is given, write a page there, with its records and arrays.
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
         folder: where the model was read from. corpus, field, length: see `model_windows`.
-        windows: how many held-out windows of full length to read. ablation_windows: of those, how many have their loss
-            measured with parts taken out.
+        windows: how many held-out windows of full length to read.
+        ablation_windows: in how many of these to measure the loss with parts of the model taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
-        cluster: Workers that do the analyses; they open the model, and see `out`. None: this process.
-        model_name: What workers open the model by, where it is not `folder`.
+        cluster: workers that run the analyses; they open the model, and see `out`. None: this process.
+        model_source: folder or Hub name by which workers open the model; None: `folder`.
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
@@ -127,7 +129,7 @@ def run_heads(
     """
     name, seed = name_and_seed(folder)
     if cluster is not None:
-        refuse_hub_names([model_name or str(folder)])
+        refuse_hub_names([model_source or str(folder)])
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
@@ -138,24 +140,24 @@ def run_heads(
                 "length": length,
                 "ablate": ablation_windows,
             }
-            place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
-            settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            clear_leftovers_and_bind(settings_now, run, CONFIG)
+            absolute = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
+            config = HeadsConfig.parse({"model": str(absolute), **settings})
+            clear_leftovers_and_bind(config, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
-        window_sets, source = stack.enter_context(opened)
+        window_sets, text_name = stack.enter_context(opened)
         held_out = window_sets["held_out"]
         chosen = choose_windows(held_out, windows)
         context = RecordContext(name, seed, run.name if run else "")
-        inputs = partial(_input_of, model, context, chosen, ablation_windows)
+        make_input = partial(_input_of, model, context, chosen, ablation_windows)
         if cluster is not None:
-            measured = _measure_on_cluster(cluster, model_name or str(folder), inputs(), scheme, progress)
+            measured = _measure_on_cluster(cluster, model_source or str(folder), make_input(), scheme, progress)
         else:
             with show_progress(name, progress) as advance:
-                measured = measure(inputs(advance), analyses_of(OF_WINDOWS))
+                measured = measure(make_input(advance), analyses_of(OF_WINDOWS))
         learning = learning_records(tokenizer, folder, context)
         result = {
             "model": str(folder),
-            "corpus": source,
+            "corpus": text_name,
             "windows": len(chosen),
             "documents": chosen.document_count,
             "tokens": chosen.length,
@@ -167,19 +169,19 @@ def run_heads(
         if run is not None:
             for stem, arrays in measured.arrays.items():
                 run.write(f"arrays/{stem}.npz", arrays)
-            most = min(chosen.length, MOST_SHOWN, max_tokens(model.config) or chosen.length)
-            texts = choose_texts(held_out, tokenizer, (0, len(held_out) // 2), most)
+            tokens_shown = min(chosen.length, MOST_SHOWN, max_tokens(model.config) or chosen.length)
+            texts = choose_texts(held_out, tokenizer, (0, len(held_out) // 2), tokens_shown)
             save_attention(run, model, tokenizer, texts, name=name, seed=seed)
-            config = json.loads(model.config.to_json_string())
+            model_config = json.loads(model.config.to_json_string())
             page_facts = {
                 "kind": KIND,
                 "title": f"Inside {name}",
                 "name": run.name,
-                "corpus": {"name": source},
-                "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
+                "corpus": {"name": text_name},
+                "models": [{"name": name, "seed": seed, "config": model_config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
                 "machine": machine_facts(),
-                "command": command_of("heads", str(folder), *_options_of(settings_now), scheme=scheme),
+                "command": command_of("heads", str(folder), *_options_of(config), scheme=scheme),
             }
             result["report"] = str(save_results(run, [*measured.records, *learning], PAGE_FACTS, page_facts))
     return result
@@ -192,61 +194,67 @@ def _options_of(config: HeadsConfig) -> list[str]:
 
 
 def heads_text(result: dict[str, Any]) -> str:
-    """Return the text of `whatwhere heads`: a line for each head.
-
-    A line has the head's label, the shares of its terms and its scores.
-    """
+    """Return the text of `whatwhere heads`: a table of the heads, then counts of heads, ablations and what was read."""
     records = [Record(**r) for r in result["records"]]
-    named = labels(Table(records), records[0].model, records[0].seed) if records else {}
-    heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)
-    for r in records:
-        if (
-            r.layer is not None
-            and r.head is not None
-            and (r.part == "total" or not r.metric.startswith(ATTENTION_PREFIX))
-        ):
-            heads[r.layer, r.head][r.metric] = r
-    shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE_PREFIX)]
-    scores = [
-        ATTENTION_PREFIX + s for s in SCORES if any(ATTENTION_PREFIX + s in of_head for of_head in heads.values())
-    ]
-    names = [metric.removeprefix(SHARE_PREFIX).removeprefix(ATTENTION_PREFIX) for metric in (*shares, *scores)]
-    heading = ["layer", "head"]
-    if shares:
-        heading += ["follows" if named else "largest term", "same in draws"]
-    lines = [[*heading, *names]]
-    for (layer, head), of_head in sorted(heads.items()):
-        label = of_head.get("head.label")
-        cells = []
-        if shares:
-            cells += [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
-        cells += [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
-        cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in scores]
-        lines.append([str(layer), str(head), *cells])
+    terms = labels(Table(records), records[0].model, records[0].seed) if records else {}
     text = [result["undertrained"], ""] if result["undertrained"] else []
-    text += table_lines(lines, right=range(len(lines[0])))
-    for term, count in Counter(named.values()).most_common():
+    text += _head_lines(records, terms)
+    for term, count in Counter(terms.values()).most_common():
         follow = "have no single term that is worth anything alone" if term == NOTHING else f"follow {term}"
-        text.append(f"{count} of {len(named)} heads {follow}")
+        text.append(f"{count} of {len(terms)} heads {follow}")
     for r in records:
-        if not named and r.metric == "heads.share" and r.value > 0:
+        if not terms and r.metric == "heads.share" and r.value > 0:
             text.append(f"{r.value:.0%}{_bounds_of(r, '.0%')} of {r.n} heads change most without {r.part}")
-    ablations = [
-        r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part
-    ]
-    for r in records:
-        if r.metric == "ablation.loss" and r.index is None:
-            text.append(f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:")
-    rises = []
-    for r in ablations:
-        rises.append([r.metric.removeprefix("ablation."), str(r.part), f"{r.value:+.3f}{_bounds_of(r, '+.3f')}"])
-    text += table_lines(rises, indent=2)
-    if ablations:
-        text.append("  (blocks and heads one by one: --json, or the page of --out)")
+    text += _ablation_lines(records)
     documents = f"{result['documents']} document{'' if result['documents'] == 1 else 's'}"
     text.append(f"read: {result['windows']} windows of {result['tokens']} tokens, of {documents} of {result['corpus']}")
     text += [f"{what}: not measured. {why}" for what, why in result["left_out"].items()]
     return "\n".join(text)
+
+
+def _head_lines(records: list[Record], terms: dict[tuple[int, int], str]) -> list[str]:
+    """Return a line for each head: the term that it follows, the shares of its terms, and its attention patterns.
+
+    terms: (layer, head) -> term, as of `labels`; empty where no head was ablated alone.
+    """
+    heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)  # (layer, head) -> metric -> record
+    for r in records:
+        is_shown = r.part == "total" or not r.metric.startswith(ATTENTION_PREFIX)
+        if r.layer is not None and r.head is not None and is_shown:
+            heads[r.layer, r.head][r.metric] = r
+    shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE_PREFIX)]
+    measured = {metric for by_metric in heads.values() for metric in by_metric}
+    patterns = [ATTENTION_PREFIX + name for name in PATTERNS if ATTENTION_PREFIX + name in measured]
+    names = [metric.removeprefix(SHARE_PREFIX).removeprefix(ATTENTION_PREFIX) for metric in (*shares, *patterns)]
+    heading = ["layer", "head"]
+    if shares:
+        heading += ["follows" if terms else "largest term", "same in draws"]
+    lines = [[*heading, *names]]
+    for (layer, head), by_metric in sorted(heads.items()):
+        label = by_metric.get("head.label")
+        cells = []
+        if shares:
+            cells += [terms.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
+        cells += [f"{by_metric[m].value:.2f}" if m in by_metric else "-" for m in shares]
+        cells += [f"{by_metric[m].value:.3f}" if m in by_metric else "-" for m in patterns]
+        lines.append([str(layer), str(head), *cells])
+    return table_lines(lines, right=range(len(lines[0])))
+
+
+def _ablation_lines(records: list[Record]) -> list[str]:
+    """Return the masked loss, and a line for each part with the rise of the loss without it in all blocks."""
+    lines = [
+        f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:"
+        for r in records
+        if r.metric == "ablation.loss" and r.index is None
+    ]
+    rises = [
+        [r.metric.removeprefix("ablation."), str(r.part), f"{r.value:+.3f}{_bounds_of(r, '+.3f')}"]
+        for r in records
+        if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part
+    ]
+    lines += table_lines(rises, indent=2)
+    return [*lines, "  (blocks and heads one by one: --json, or the page of --out)"] if rises else lines
 
 
 def _bounds_of(record: Record, digits: str) -> str:
