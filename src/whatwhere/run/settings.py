@@ -255,7 +255,7 @@ class StrictConfig(BaseModel):
         is refused. In a run without a file of settings these are saved at once; the command saves its settings again
         (`save_and_accept`) when its input is found good.
 
-        Some inputs are compared elsewhere: models and seeds of a study (`study._refuse_lost_or_changed_models`), the tokenizer of
+        Some inputs are compared elsewhere: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
         (`geometry_run`).
 

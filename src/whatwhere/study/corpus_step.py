@@ -21,7 +21,7 @@ SPLITS = 4  # random halves
 STEP = "measured corpus"
 _RECORDS = "corpus-geometry.parquet"
 _ARRAYS = f"arrays/geometry-{CORPUS}.npz"
-_ADVICE = "Study more text, or smaller documents: --set document=blank-line makes a document of each paragraph of a text file."
+_ADVICE = "Study more text, or smaller documents: --set document=blank-line makes one of each paragraph of a text file."
 
 _log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ def save_attention(
     name: str,
     seed: int | None,
 ) -> str:
-    """Write the attention of a model in each text to a run, with an entry in explorer.json; return the name of the arrays.
+    """Write the attention of a model in each text to a run, with an entry in explorer.json; return the arrays' file.
 
     The arrays `arrays/explorer-NAME-seed-K.npz` are `levels` (256,), the attention weight that each byte value 0-255
     stands for, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of explorer.json has name, seed, file, terms,

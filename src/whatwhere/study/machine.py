@@ -18,7 +18,7 @@ from ..run.thread_waiting import wait_policy
 from ..training.environment import is_bf16_faster
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
-EXTRAS = {  # package: (what it is for, the extra of ours that brings it)
+EXTRAS = {  # package -> (what it serves, the extra of whatwhere that installs it)
     "mteb": ("whatwhere evaluate mteb", "mteb"),
     "sentence-transformers": ("opens a model folder as SentenceTransformer(folder)", "sentence"),
     "onnx": ("whatwhere export", "onnx"),
@@ -52,7 +52,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def backend_state(name: str) -> str:
-    """Return "works" if a training step of a small `dstg` runs with an attention backend here; else what went wrong.
+    """Return "works" if a training step of a small `dstg` runs here with an attention backend, else the error.
 
     The step uses the precision that trainings choose here: a compiler can refuse bfloat16 alone. Padding is masked.
     """
@@ -67,17 +67,17 @@ def backend_state(name: str) -> str:
         with torch.no_grad(), in_precision_of_training:
             model(**batch)
     except Exception as error:  # any failure is the answer
-        return _line(error)
+        return _error_line(error)
     try:
         with in_precision_of_training:
             loss = model(**batch, labels=ids).loss
         loss.backward()
     except Exception as error:
-        return f"works without training; in training: {_line(error)}"
+        return f"works without training; in training: {_error_line(error)}"
     return "works"
 
 
-def _line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     words = " ".join(str(error).split())[:200]
     return words if isinstance(error, ValueError) else f"{type(error).__name__}: {words}"
 
@@ -85,7 +85,7 @@ def _line(error: Exception) -> str:
 def diagnose(folder: Path) -> dict[str, Any]:
     """Return what `whatwhere doctor` prints: versions, machine, free memory and disk in bytes, what works here.
 
-    folder: its disk is looked at.
+    folder: path on the disk whose free bytes are returned.
     """
     return {
         "versions": versions(),

@@ -1,4 +1,4 @@
-"""Windows for the look into one model: the user's, its own run's, or new windows of a text."""
+"""Windows for the analyses of one model: the user's, the windows of the model's run, or new windows of a text."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
 from ..models.lengths import max_tokens, usual_length
 
-MOST_TOKENS = 512  # most tokens of a window whose length nobody asked for
-TOKENS_OF_PYTHON_DOCS = 4_000_000  # at least; a part of it is read in seconds, all of it in a minute
+MOST_TOKENS = 512  # of a window where the user gives no length
+TOKENS_OF_PYTHON_DOCS = 4_000_000  # at least; a part of python-docs is read in seconds, all in a minute
 
 
 @contextmanager
@@ -26,18 +26,18 @@ def model_windows(
     progress: bool = True,
     length: int | None = None,
 ) -> Iterator[tuple[Windows, str]]:
-    """Yield windows of text for a model to read, and a name for them: `corpus` where it is given, else the text's.
+    """Yield windows of text for a model to read, and a name of the text: `corpus` where it is given.
 
     Args:
-        folder: where the model was read from. Its run's windows are the nearest `corpus/` at or above it, at most five
-            levels, whose tokenizer equals the model's.
-        corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on,
-            as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
-            that they fill.
+        folder: where the model was read from. The windows of its run are in the nearest `corpus/` at or above this
+            folder, at most five levels, whose tokenizer equals the model's.
+        corpus: a folder of windows, or any text as for a study, of which nine tenths are held out (the model was not
+            trained on the text, as far as we know); None: the windows of the model's run, else a part of python-docs
+            with twice the text that `windows_needed` windows hold.
         windows_needed: windows of full length that the caller will read.
-        length: tokens of a window; None: as in the windows that are there, else the length that a model of ours was
-            trained on, or that a model of transformers reads, at most 512. Where it is given, windows are made anew of
-            the text `corpus`, else of python-docs; a `corpus` of windows must have this length.
+        length: tokens of a window; None: as in existing windows, else the length that a model of ours was trained on,
+            or that a model of transformers reads, at most 512. With a length, windows are made anew of the text
+            `corpus`, else of python-docs; a `corpus` of windows must have this length.
 
     Raises:
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
@@ -56,7 +56,7 @@ def model_windows(
             length = length or min(usual_length(folder, model.config), MOST_TOKENS)
             every = TOKENS_OF_PYTHON_DOCS // (2 * max(windows_needed, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(every, 1), 16))
-            # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
+            # Windows are cut with an unchanged copy: a token for line breaks may be missing in the model's vocabulary.
             tokenizer.save_pretrained(f"{temporary}/given")
             window_tokenizer = load_tokenizer(f"{temporary}/given")
             out = Path(temporary, "windows")
@@ -70,7 +70,7 @@ def model_windows(
 
 
 def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
-    """Open the windows in a folder; None where it is a text."""
+    """Open the windows in the folder `corpus`; return None where `corpus` is a text."""
     if not (Path(corpus) / "windows.json").is_file():
         return None
     windows = Windows(corpus)

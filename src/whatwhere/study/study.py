@@ -193,14 +193,14 @@ def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
     """
     config.check_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
-    _refuse_lost_or_changed_models(run, saved, config)
+    _check_saved_models(run, saved, config)
     for name in config.models:
         if name not in saved.models:
             config.pretraining(name).check()
     _check_finished(run, models=len(models_of(saved)))
 
 
-def _refuse_lost_or_changed_models(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:
+def _check_saved_models(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:
     """Refuse settings that would remove models or seeds from a study, or change a model of it."""
     if requested.seeds < saved.seeds:
         raise ValueError(
