@@ -1,7 +1,4 @@
-"""`whatwhere evaluate`: the tasks of a benchmark in parallel; finished ones stay.
-
-`evaluate all` runs every benchmark whose data are there, cheapest first, within a budget.
-"""
+"""`whatwhere evaluate`: trials of one benchmark, or of all whose data are there, in parallel; finished ones stay."""
 
 import secrets
 import time
@@ -38,7 +35,7 @@ from .machine import machine_facts
 from .results import PAGE_FACTS, RECORDS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
-LINE_WIDTH = 158  # characters of a line
+LINE_WIDTH = 158  # characters of a line of a table, beyond which models become columns
 # Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
 BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LONG_TEXTS, GLUE, SQUAD)
 
@@ -54,7 +51,7 @@ def run_evaluation(
     """Run the trials of a benchmark that are not finished, write records and page, and return what the verb prints.
 
     Args:
-        has_checked_data: True where the caller has checked the data.
+        has_checked_data: True where the caller has called `benchmark.check`.
         cluster: Workers that do the trials; None: processes of this machine.
 
     Raises:
@@ -76,7 +73,7 @@ def run_evaluation(
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
-            for _ in run_jobs(
+            finished = run_jobs(
                 jobs,
                 at_once,
                 progress,
@@ -84,7 +81,8 @@ def run_evaluation(
                 name="trials",
                 make_context=make_context,
                 cluster=cluster,
-            ):
+            )
+            for _ in finished:  # wait for the whole round
                 pass
         unfinished = sum(not trial.is_finished(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
@@ -98,10 +96,10 @@ def run_evaluation(
 
 
 def _bind_settings(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings of an evaluation, which bind once a trial is finished (of `all`, a benchmark was tried).
+    """Return the settings of an evaluation; saved ones bind once a trial is finished (`all`: a benchmark was tried).
 
     Raises:
-        ValueError: other settings, a finished file is not as it was written, or two models are called alike.
+        ValueError: other settings bind, a finished file is not as it was written, or two models have one name.
     """
     keep_saved = file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_steps())
     config = config.bind(run, file, keep_saved=keep_saved)
@@ -111,27 +109,27 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     return config
 
 
-_last_command = ""  # token of the command whose trial this process did last
+_last_command_token = ""  # of the command whose trial this process ran last
 
 
 @contextmanager
-def _context_of_trial(command: str, scheme: str | None) -> Iterator[None]:
+def _context_of_trial(command_token: str, scheme: str | None) -> Iterator[None]:
     """Forget the data of another command and trust the scheme of this one: a cluster's worker serves many commands."""
-    global _last_command
-    if command != _last_command:
+    global _last_command_token
+    if command_token != _last_command_token:
         forget_data()
-        _last_command = command
+        _last_command_token = command_token
     with trust_scheme_of_job(scheme):
         yield
 
 
 def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:
-    """Return the threads of each trial by its id: planned over all of its stage, so that resuming changes none."""
+    """Return the threads of each trial by `id(trial)`, planned over whole stages, so that resuming changes none."""
     threads = dict[int, int | None]()
     for _, group in groupby(trials, key=lambda trial: trial.stage):
         stage = list(group)
-        most = parallel_jobs() if len(stage) > 1 else 1
-        threads |= zip(map(id, stage), threads_of_jobs(len(stage), most), strict=True)
+        at_once = parallel_jobs() if len(stage) > 1 else 1
+        threads |= zip(map(id, stage), threads_of_jobs(len(stage), at_once), strict=True)
     return threads
 
 
@@ -141,19 +139,17 @@ def _note_on_unfinished(trials: int) -> str:
 
 
 def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
-    """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget.
+    """Yield rounds of trials: a stage, or with a budget `at_once` trials of it, until the next would exceed the budget.
 
-    The trials of a stage wait for the trials of the stages before it.
-
-    The caller finishes a round before it asks for the next one: the time between is what the round took.
+    The caller finishes a round before it asks for the next: the time between is taken as the duration of the round.
     """
     began = time.perf_counter()
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda trial: trial.stage):
         stage = list(group)
-        most = len(stage) if minutes is None else at_once
-        for i in range(0, len(stage), most):
-            round_of_trials = stage[i : i + most]
+        round_size = len(stage) if minutes is None else at_once
+        for i in range(0, len(stage), round_size):
+            round_of_trials = stage[i : i + round_size]
             start = time.perf_counter()
             longest = max(seconds.get(trial.task, 0.0) for trial in round_of_trials)
             if minutes is not None and start - began + longest > 60 * minutes:
@@ -172,7 +168,7 @@ def _write_results(
     notes: Sequence[str],
     unfinished: int = 0,
 ) -> str:
-    """Write the results of some models on some data, with `unfinished` trials to come; return the path of the page."""
+    """Write the results of an evaluation, with `unfinished` trials to come; return the path of the page."""
     configs = {name: model_folder(model) / "config.json" for name, model in config.models_by_name().items()}
     page_facts = {
         "title": title,
@@ -188,18 +184,15 @@ def _write_results(
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:
-    """Return the text of an evaluation: a line for each model with scores, intervals, differences from the first.
-
-    Where tasks are many, models are columns.
-    """
+    """Return the text of an evaluation: a line, or a column, for each model, with scores, intervals and differences."""
     table = Table([Record(**r) for r in result["records"]])
     metrics = [f"{benchmark.score}{variant}" for variant in benchmark.variants]
     parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
     if any(r.metric in metrics and r.part is None for r in table.records):
         parts.append(None)  # the average of them
-    ranked = any(f"{benchmark.name}.rank{variant}" in table.metrics for variant in benchmark.variants)
+    has_ranks = any(f"{benchmark.name}.rank{variant}" in table.metrics for variant in benchmark.variants)
     lines = [["model", *("average" if part is None else benchmark.heading(str(part)) for part in parts)]]
-    if ranked:
+    if has_ranks:
         lines[0].append("rank")
     for variant, metric in zip(benchmark.variants, metrics, strict=True):
         for model in table.models(metric):
@@ -208,9 +201,9 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
                 differences = [_difference_of(table, benchmark, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
-                    place = table.point(f"{benchmark.name}.rank{variant}", model) if ranked and step is None else None
-                    ranks = [_cell_of_rank(place)] if ranked else []
-                    lines.append([name, *map(_cell_of, points, differences), *ranks])
+                    rank = table.point(f"{benchmark.name}.rank{variant}", model) if has_ranks and step is None else None
+                    rank_cells = [_cell_of_rank(rank)] if has_ranks else []
+                    lines.append([name, *map(_cell_of, points, differences), *rank_cells])
     note_of_untrained = (
         f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     )
@@ -222,7 +215,7 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
         if benchmark.difference
         else ""
     )
-    if ranked:
+    if has_ranks:
         note += "; rank by the average of the tasks that all have and whose rows are paired"
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (benchmark.legend, bounds, note))))
@@ -237,8 +230,8 @@ def _difference_of(
         return None
     if step is None:
         return table.point(f"{benchmark.difference}{variant}", model, part=part)
-    taught = table.point(f"{benchmark.name}.taught{variant}", model, part=part)
-    return None if taught is None else -taught
+    gain_by_training = table.point(f"{benchmark.name}.taught{variant}", model, part=part)
+    return None if gain_by_training is None else -gain_by_training
 
 
 def _cell_of_rank(rank: Point | None) -> str:
@@ -254,8 +247,8 @@ def _cell_of(point: Point | None, difference: Point | None) -> str:
     bounds = f" [{point.low:.3f}, {point.high:.3f}]" if point.low is not None else ""
     if difference is None:
         return f"{point.value:.3f}{bounds}"
-    is_level = difference.value == 0 or (difference.low is not None and difference.low <= 0 <= (difference.high or 0.0))
-    return f"{point.value:.3f}{bounds} {'=' if is_level else f'{difference.value:+.3f}'}"
+    is_zero = difference.value == 0 or (difference.low is not None and difference.low <= 0 <= (difference.high or 0.0))
+    return f"{point.value:.3f}{bounds} {'=' if is_zero else f'{difference.value:+.3f}'}"
 
 
 def run_all(
@@ -264,7 +257,7 @@ def run_all(
     """Run all benchmarks whose data are there, within a budget, and write one page; the same call resumes the run.
 
     Args:
-        config: `minutes` for everything; None: until all is done. `data`: one folder with the data of every benchmark.
+        config: `minutes` are the budget of all benchmarks, None for no limit; `data` is one folder with all their data.
         cluster: Workers that do the trials; None: processes of this machine.
 
     Raises:
@@ -272,10 +265,10 @@ def run_all(
     """
     with RunFolder.open(out, EVALUATE_ALL) as run:
         config = _bind_settings(run, config, f"{EVALUATE_ALL}.yaml")
-        choices, reasons = _choose_benchmarks(config)
+        choices, left_out = _choose_benchmarks(config)
         if not choices:
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
-            raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
+            raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {left_out[0]}")
         config.save_and_accept(run, f"{EVALUATE_ALL}.yaml")
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
@@ -283,7 +276,7 @@ def run_all(
         notes: list[str] = []
         for benchmark, settings in choices:
             if config.minutes is not None:
-                settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)  # no trial is begun
+                settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)  # then none starts
             folder = run.inner_path(benchmark.name)
             result = run_evaluation(benchmark, settings, folder, progress, has_checked_data=True, cluster=cluster)
             results[benchmark.name] = result
@@ -292,35 +285,35 @@ def run_all(
             records += [replace(record, study=run.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below
                 notes += inner.read(PAGE_FACTS)["notes"]
-        started = [name for name, result in results.items() if result["done"]]
-        notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]
-        notes += [f"Left out: {reason}" for reason in reasons]
+        with_results = [name for name, result in results.items() if result["done"]]
+        notes += [f"Not begun for lack of time: {name}." for name in results if name not in with_results]
+        notes += [f"Left out: {reason}" for reason in left_out]
         counts = {key: sum(result[key] for result in results.values()) for key in ("done", "unfinished")}
         title = "What the encoders are good for"
-        report = _write_results(run, config, records, title, ", ".join(started), notes, counts["unfinished"])
-    return {"out": str(out), **counts, "left_out": reasons, "benchmarks": results, "report": report}
+        report = _write_results(run, config, records, title, ", ".join(with_results), notes, counts["unfinished"])
+    return {"out": str(out), **counts, "left_out": left_out, "benchmarks": results, "report": report}
 
 
 def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[Any], Any]], list[str]]:
-    """Return the benchmarks whose data are there with their settings, and a sentence on each task without data."""
+    """Return the benchmarks that have data, with settings for those tasks, and a sentence on each task without data."""
     choices: list[tuple[Benchmark[Any], Any]] = []
-    reasons: list[str] = []
+    left_out: list[str] = []
     for benchmark in BENCHMARKS:
         field = benchmark.config.model_fields.get("tasks")
         default = field.get_default(call_default_factory=True) if field else []
-        names_of_tasks = benchmark.brief.get("tasks") or default
-        # Without names, all at once: the folder tells which tasks there are, or the benchmark has none.
-        choices_of_names = [[task] for task in names_of_tasks] if names_of_tasks else [[]]
-        tasks: list[list[str]] = []
-        for names in choices_of_names:
+        tasks = benchmark.brief.get("tasks") or default
+        # Without names of tasks, one check is of the whole benchmark: its folder names the tasks, or it has none.
+        to_check: list[list[str]] = [[task] for task in tasks] if tasks else [[]]
+        with_data: list[list[str]] = []
+        for names in to_check:
             try:
                 benchmark.check(_settings_of(benchmark, config, names))
-                tasks.append(names)
+                with_data.append(names)
             except ValueError as error:
-                reasons.append(f"{' '.join([benchmark.name, *names])}: {error}")
-        if tasks:
-            choices.append((benchmark, _settings_of(benchmark, config, sum(tasks, []))))
-    return choices, reasons
+                left_out.append(f"{' '.join([benchmark.name, *names])}: {error}")
+        if with_data:
+            choices.append((benchmark, _settings_of(benchmark, config, sum(with_data, []))))
+    return choices, left_out
 
 
 def _settings_of(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
@@ -332,15 +325,14 @@ def _settings_of(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: lis
 def all_text(result: Mapping[str, Any]) -> str:
     """Return the text of `evaluate all`: the table of every benchmark, then the tasks that were left out."""
     by_name = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    results: Mapping[str, Any] = result["benchmarks"]
     parts = [
-        "\n".join([by_name[name].title, evaluation_text(by_name[name], result_of_benchmark)])
-        for name, result_of_benchmark in result["benchmarks"].items()
-        if any(Record(**r).metric == by_name[name].score for r in result_of_benchmark["records"])
+        "\n".join([by_name[name].title, evaluation_text(by_name[name], results[name])])
+        for name in results
+        if any(r["metric"] == by_name[name].score for r in results[name]["records"])
     ]
-    lines_unfinished = [
-        f"{name}: {result_of_benchmark['unfinished']} trials not done for lack of time"
-        for name, result_of_benchmark in result["benchmarks"].items()
-    ]
-    parts += ["\n".join(line for line in lines_unfinished if ": 0 trials" not in line)] if result["unfinished"] else []
-    parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
-    return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])
+    counts = {name: results[name]["unfinished"] for name in results if results[name]["unfinished"]}
+    parts.append("\n".join(f"{name}: {count} trials not done for lack of time" for name, count in counts.items()))
+    parts.append("\n".join(f"left out: {reason}" for reason in result["left_out"]))
+    parts.append(f"The report of all is {result['report']}: open it in a browser.")
+    return "\n\n".join(filter(None, parts))
