@@ -1,4 +1,4 @@
-"""Models beside the corpora of a geometry run: checks, separation of their tables, GEOM's conditions H1 and H3."""
+"""Models of a geometry run: checks, separation of their tables, and GEOM's conditions H1 and H3 on a corpus."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def check_model_names(sources: Iterable[str], folders: Mapping[str, Path]) -> No
 
 
 def check_model(folder: Path) -> None:
-    """Refuse early a folder without a model, without a position table, or with matrices of an unknown architecture."""
+    """Refuse a folder without a model, without a position table, or with matrices of an unknown architecture."""
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
@@ -43,9 +43,9 @@ def check_model(folder: Path) -> None:
 
 
 def check_vocabulary(folder: Path, tokenizer: Any) -> None:
-    """Refuse a model whose token ids mean other words than the counted ones; a model without a tokenizer passes."""
-    saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
-    if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
+    """Refuse a model of another vocabulary than the tokenizer's; a model without a saved tokenizer passes."""
+    has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    if has_tokenizer and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
         raise ValueError(
             f"The corpora would be counted with another vocabulary than {folder} has, so their ids are other words "
             "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
@@ -55,10 +55,10 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
 def model_records(
     folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry, progress: Progress
 ) -> list[Record]:
-    """Measure models against the first corpus.
+    """Return records of models on the first corpus, whose counts and geometry are given.
 
-    At every checkpoint: the separation of the models' tables and GEOM's conditions H1 and H3, these of the finished
-    model, too. `progress` gets a part for each model, in checkpoints.
+    They hold the separation of tables at every checkpoint, and GEOM's conditions H1 and H3 there and of the finished
+    model. `progress` gets a part for each model, in checkpoints.
     """
     records: list[Record] = []
     distributions = geometry.distributions
@@ -69,25 +69,25 @@ def model_records(
     for folder in folders:
         name, seed = name_and_seed(folder)
         context = RecordContext(name, seed, study)
-        at_steps: list[tuple[int | None, Path]] = [(None, folder)]
+        folders_by_step: list[tuple[int | None, Path]] = [(None, folder)]
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, context, corpus=corpus)
-            at_steps += checkpoints_of(folder)
-        for number, (step, place) in enumerate(at_steps):
-            progress(number, len(at_steps), f"conditions of {name}")
-            scores = scores_of_model(open_model(place).model)
+            folders_by_step += checkpoints_of(folder)
+        for number, (step, folder_of_step) in enumerate(folders_by_step):
+            progress(number, len(folders_by_step), f"conditions of {name}")
+            scores = scores_of_model(open_model(folder_of_step).model)
             records += condition_records(scores, distributions.p, context.at(step), halves=halves)
-        progress(len(at_steps), len(at_steps), f"conditions of {name}")
+        progress(len(folders_by_step), len(folders_by_step), f"conditions of {name}")
     return records
 
 
 def _random_halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
-    """Return the distributions of two random halves of the documents at the positions, for each split."""
+    """Return the distributions of the two halves of random splits; both halves have tokens at every position."""
     rng = np.random.default_rng(config.seed)
-    filled = np.flatnonzero(counts.documents)
+    groups = np.flatnonzero(counts.documents)  # that have documents
     halves = []
     for _ in range(config.splits):
-        order = rng.permutation(filled)
+        order = rng.permutation(groups)
         parts = [counts.of(half.tolist())[positions] for half in np.array_split(order, 2)]
         if all(part.sum(axis=1).all() for part in parts):
             halves.append(tuple(positional_distributions(part, min_support=0).p for part in parts))
@@ -97,23 +97,24 @@ def _random_halves(counts: Counts, positions: np.ndarray, config: GeometryConfig
 def model_summary(records: Sequence[Record], name: str, seed: int | None) -> list[str]:
     """Return sentences on one model: how far apart its table's rows are over training, and GEOM's H1 and H3."""
     of_model = [r for r in records if (r.model, r.seed) == (name, seed)]
-    words = []
+    sentences = []
     separation = [r for r in of_model if r.metric == "separation" and r.part == "corpus"]
     if separations := sorted((r.step, r.value) for r in separation if r.step is not None):
         (first_step, start) = separations[0]
         (last_step, end) = separations[-1]
         nearest = "The nearest two rows of its position table are"
-        words.append(f"{nearest} {start:.3g} apart at step {first_step}, {end:.3g} at step {last_step}.")
+        sentences.append(f"{nearest} {start:.3g} apart at step {first_step}, {end:.3g} at step {last_step}.")
     subjects = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times M or Mᵀ of a head (H3)"}
     for metric, subject in subjects.items():
-        least = select(of_model, metric=metric, step=None)
+        smallest = select(of_model, metric=metric, step=None)
         floor = {(r.layer, r.head, r.part): r.value for r in select(of_model, metric=f"{metric}.floor", step=None)}
         before = [r.value for r in select(of_model, metric=metric, step=0)]
         tail = f" ({min(before):.3g} at step 0)" if before else ""
         if len(floor) == 1:
             tail += f"; two halves of the documents differ by {min(floor.values()):.3g} at one position"
         elif floor:
-            below = sum(r.value < floor[r.layer, r.head, r.part] for r in least)
-            tail += f"; in {below} of the {len(least)} matrices below what two halves of the documents differ by"
-        words += [f"Smallest distance of {subject}: {min(r.value for r in least):.3g}{tail}."] if least else []
-    return words
+            below = sum(r.value < floor[r.layer, r.head, r.part] for r in smallest)
+            tail += f"; in {below} of the {len(smallest)} matrices below what two halves of the documents differ by"
+        if smallest:
+            sentences.append(f"Smallest distance of {subject}: {min(r.value for r in smallest):.3g}{tail}.")
+    return sentences

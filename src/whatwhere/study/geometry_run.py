@@ -40,8 +40,8 @@ from ..run.names import RESULTS_STEP
 from ..run.progress import progress_bar
 from ..run.reference import model_source
 from ..training.scheme_settings import use_scheme
-from .machine import machine_facts
 from .geometry_models import check_model, check_model_names, check_vocabulary, model_records, model_summary
+from .machine import machine_facts
 from .results import command_of, save_results
 from .study_settings import GeometryConfig
 
@@ -55,17 +55,17 @@ Statistics = Mapping[tuple[str, str | None, int | None], Record]
 
 
 def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: str | None = None) -> dict[str, Any]:
-    """Measure every corpus of `config` and write records, arrays, tables and report.html to `out`.
+    """Measure every corpus and model of `config`, and write records, arrays, tables and report.html to `out`.
 
     Args:
         on: Address of a cluster whose workers count (`run.cluster.connect`).
 
     Returns:
-        What `--json` prints: of each corpus and each model what geometry.json says, and the path of the report.
+        What `--json` prints: the entry of each corpus and model in geometry.json, and the path of the report.
 
     Raises:
-        ValueError: a corpus or table that cannot be read, a corpus without a geometry, or a folder that holds something
-            else or the results of other corpora; nothing of an earlier run is lost.
+        ValueError: a corpus, table or model that is refused, too little text, or a folder that holds something else or
+            the results of other corpora; nothing of an earlier run is lost.
     """
     began = time.perf_counter()
     started = time.strftime("%Y-%m-%d %H:%M")
@@ -74,7 +74,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     _check_names(sources)
     plan = _plan_of(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
-    model_folders = {source: Path(model_source(source)) for source in config.models}
+    model_folders = {model: Path(model_source(model)) for model in config.models}
     check_model_names(config.models, model_folders)
     for folder in model_folders.values():
         check_model(folder)
@@ -87,29 +87,22 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         if not has_results:  # a finished run keeps its settings until the new results are computed
             config.save_and_accept(run, CONFIG)
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
-        if not plan.follows_paper:  # too little text is refused before any corpus is measured
-            for name, counts in counted.items():
-                with name_text_in_errors(name):
-                    positional_distributions(counts.total(), min_support=config.min_support)
-        measured: dict[str, Measured] = {}
-        for name, counts in counted.items():
-            with show_progress(name, progress) as advance, name_text_in_errors(name):
-                measured[name] = counts, corpus_geometry(counts, plan, advance)
+        measured = _measure_all(counted, plan, progress)
         first_corpus = next(iter(measured.values()))
         with show_progress("models", progress) as advance:
-            of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
+            records_of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
         config.save_in(run, CONFIG)
-        corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
+        corpora = [_save_corpus(run, config, name, *results, encodings) for name, results in measured.items()]
         records = [
             record
-            for name, of_corpus in measured.items()
-            for record in geometry_records(RecordContext(name, study=run.name), *of_corpus)
+            for name, results in measured.items()
+            for record in geometry_records(RecordContext(name, study=run.name), *results)
         ]
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
-        records += of_models
+        records += records_of_models
         models = [
-            {"name": name, "seed": seed, "folder": source, "summary": model_summary(records, name, seed)}
-            for source, folder in model_folders.items()
+            {"name": name, "seed": seed, "folder": model, "summary": model_summary(records, name, seed)}
+            for model, folder in model_folders.items()
             for name, seed in [name_and_seed(folder)]
         ]
         page_facts = {
@@ -144,6 +137,19 @@ def _count_all(
     return counted
 
 
+def _measure_all(counted: Mapping[str, Counts], plan: Plan, progress: bool) -> dict[str, Measured]:
+    """Measure the geometry of all corpora; refuse too little text before any corpus is measured."""
+    if not plan.follows_paper:
+        for name, counts in counted.items():
+            with name_text_in_errors(name):
+                positional_distributions(counts.total(), min_support=plan.min_support)
+    measured: dict[str, Measured] = {}
+    for name, counts in counted.items():
+        with show_progress(name, progress) as advance, name_text_in_errors(name):
+            measured[name] = counts, corpus_geometry(counts, plan, advance)
+    return measured
+
+
 def _save_corpus(
     run: RunFolder,
     config: GeometryConfig,
@@ -152,7 +158,7 @@ def _save_corpus(
     geometry: Geometry,
     encodings: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Write the table and the arrays of a measured corpus, and return what geometry.json says of it."""
+    """Write the table and the arrays of a measured corpus, and return its entry in geometry.json."""
     stem = _stem_of(name)
     table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
     run.write(f"arrays/geometry-{stem}.npz", geometry_arrays(geometry, scatter(geometry, encodings, config.seed)))
@@ -173,7 +179,7 @@ def _save_corpus(
 
 
 def _stem_of(corpus: str) -> str:
-    """Return a corpus's name as its files have it."""
+    """Return the part of file names that stands for a corpus."""
     return _NOT_IN_FILE_NAMES.sub("-", corpus)
 
 
@@ -194,12 +200,12 @@ def _counts_file(corpus: str) -> str:
 
 
 def _shards_folder(run: RunFolder, corpus: str) -> Path:
-    """Return the folder that keeps the counts of a corpus's shards, whose name no counts file has."""
+    """Return the folder that keeps the counts of a corpus's shards; no counts file has its ending."""
     return run.path / "counts" / f"{_stem_of(corpus)}.shards"
 
 
 def _plan_of(config: GeometryConfig) -> Plan:
-    """Return the settings of the measurements on each corpus."""
+    """Return the settings of the measurements on each corpus, with the tables of `config.tables` read."""
     return Plan(
         follows_paper=config.protocol == "paper",
         dims=tuple(sorted(set(config.dims))),
@@ -211,7 +217,7 @@ def _plan_of(config: GeometryConfig) -> Plan:
 
 
 def _make_tokenizer(config: GeometryConfig, sources: dict[str, Source], progress: bool) -> Any:
-    """Return the configured tokenizer; else the first model's; else a WordPiece trained on the corpora in turns."""
+    """Return the configured tokenizer, else the first model's, else a WordPiece trained on the corpora in turns."""
     spec = config.tokenizer or (config.models[0] if config.models else None)
     if progress and spec is None:
         print(f"Reading {', '.join(sources)} and training a WordPiece", file=sys.stderr, flush=True)
@@ -220,7 +226,7 @@ def _make_tokenizer(config: GeometryConfig, sources: dict[str, Source], progress
 
 
 def _load_tables(config: GeometryConfig) -> dict[str, np.ndarray]:
-    """Return the tables to compare, row i of position i."""
+    """Load the tables to compare with the corpora; row i is of position i."""
     if not config.tables:
         return {}
     source_tables, left_out = load_tables(config.tables)
@@ -242,34 +248,9 @@ def _count_corpus(
     progress: bool,
     cluster: Cluster | None,
 ) -> Counts:
-    """Return the counts of a corpus: the run's own if they are of the same text and settings, else count and save them.
-
-    Raises:
-        ValueError: the run is finished, and this is another text or another tokenizer than it has counted.
-    """
-    file = _counts_file(name)
-    path = run.path / file
-    if path.is_file():
-        run.check(file)
-        saved = Counts.load(path)
-        text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
-        expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
-        saved_facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
-        if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
-            if file not in run.listed_files():  # the process was killed between writing and listing it
-                run.add_to_manifest(file)
-            return saved
-        has_results = run.finished_step(RESULTS_STEP) is not None
-        if has_results and saved.facts.get("corpora") != text:
-            raise ValueError(
-                f"The text of {name} is not the one that {run.path} has counted. Restore it, or choose another --out."
-            )
-        if has_results and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
-            raise ValueError(
-                f"{run.path} has counted {name} by another tokenizer than this command's, which is its first "
-                "model unless --tokenizer names one. Choose another --out."
-            )
-        run.remove(file)
+    """Return the saved counts of a corpus if they can be reused; else count the corpus and save the counts."""
+    if (saved := _reusable_counts(run, config, name, source, tokenizer)) is not None:
+        return saved
     with progress_bar(f"counting {name}", progress) as advance:
         counts = count_source(
             source,
@@ -283,15 +264,50 @@ def _count_corpus(
             keep=_shards_folder(run, name),  # shards that are counted when a run is stopped
             cluster=cluster,
         )
-    counts.save(path)
-    run.add_to_manifest(file)
+    counts.save(run.path / _counts_file(name))
+    run.add_to_manifest(_counts_file(name))
     return counts
 
 
-def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
-    """Write the corpus-optimal table, and return what geometry.json says of it.
+def _reusable_counts(
+    run: RunFolder, config: GeometryConfig, name: str, source: Source, tokenizer: Any
+) -> Counts | None:
+    """Return the saved counts of a corpus if they are of this text and these settings; else remove them.
 
-    None is written, and None returned, where position 0 is not supported or nothing stands out of chance.
+    Raises:
+        ValueError: the run is finished, and has counted another text or by another tokenizer.
+    """
+    file = _counts_file(name)
+    path = run.path / file
+    if not path.is_file():
+        return None
+    run.check(file)
+    saved = Counts.load(path)
+    text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
+    expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
+    saved_facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
+    if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
+        if file not in run.listed_files():  # the process was killed between writing and listing the file
+            run.add_to_manifest(file)
+        return saved
+    has_results = run.finished_step(RESULTS_STEP) is not None
+    if has_results and saved.facts.get("corpora") != text:
+        raise ValueError(
+            f"The text of {name} is not the one that {run.path} has counted. Restore it, or choose another --out."
+        )
+    if has_results and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
+        raise ValueError(
+            f"{run.path} has counted {name} by another tokenizer than this command's, which is its first "
+            "model unless --tokenizer names one. Choose another --out."
+        )
+    run.remove(file)
+    return None
+
+
+def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
+    """Write the corpus's MDS table, and return its entry in geometry.json.
+
+    Write no table, and return None, where position 0 has too few tokens or no distance stands out of chance.
     """
     if config.align != "start" or geometry.distributions.positions[0] != 0 or not stands_out(geometry):
         if run.has(file):  # of earlier results
@@ -306,7 +322,7 @@ def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, fil
 
 
 def geometry_records(context: RecordContext, counts: Counts, geometry: Geometry) -> list[Record]:
-    """Return records of a corpus: its sizes, its support, and every statistic; `context.model` is the corpus's name."""
+    """Return records of a corpus (`context.model` is its name): sizes, support, and every statistic."""
     distributions = geometry.distributions
     rows = len(distributions.positions)
     return [
@@ -322,7 +338,7 @@ def geometry_records(context: RecordContext, counts: Counts, geometry: Geometry)
 
 
 def _records_between(study: str, measured: dict[str, Measured], intervals: bool) -> list[Record]:
-    """Return Hellinger distances of two corpora at the positions that both support, as counted, with intervals."""
+    """Return uncorrected Hellinger distances of every two corpora, by position; `intervals` adds intervals."""
     records = []
     context = RecordContext("", study=study)
     for a, b in combinations(measured, 2):
@@ -339,13 +355,14 @@ def _records_between(study: str, measured: dict[str, Measured], intervals: bool)
                 _interval_margin(measured[b][0], positions, rows_of_a),
             )
             margin = np.hypot(*sides)
-        for at, d, h in zip(positions, hellinger(rows_of_a, rows_of_b), margin, strict=True):
-            records.append(context.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
+        distances = hellinger(rows_of_a, rows_of_b)
+        for position, d, half in zip(positions, distances, margin, strict=True):
+            records.append(context.record("between", d, d - half, d + half, part=f"{a}|{b}", index=int(position)))
     return records
 
 
-def _interval_margin(counts: Counts, positions: np.ndarray, reference: Any) -> np.ndarray:
-    """Return the half 95 % interval of distances over groups of documents (positions,).
+def _interval_margin(counts: Counts, positions: np.ndarray, fixed: np.ndarray) -> np.ndarray:
+    """Return half the 95 % interval (positions,) of distances from fixed distributions, over groups of documents.
 
     NaN at all positions if one group holds all tokens of any position.
     """
@@ -354,20 +371,20 @@ def _interval_margin(counts: Counts, positions: np.ndarray, reference: Any) -> n
     if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
         return np.full(len(positions), np.nan)
     interval = jackknife(
-        groups, lambda counts_left: hellinger(positional_distributions(counts_left, min_support=0).p, reference)
+        groups, lambda counts_left: hellinger(positional_distributions(counts_left, min_support=0).p, fixed)
     )
     return np.asarray((interval.high - interval.low) / 2)
 
 
 def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
-    """Return what the figures of a corpus are drawn from, by name."""
+    """Return the arrays of a corpus's figures by name, with `extra` ones."""
     distributions = geometry.distributions
-    lags = np.abs(distributions.positions[:, None] - distributions.positions)
-    lag = np.arange(1, int(lags.max()) + 1)
-    lag = lag[np.isin(lag, lags)]
+    lags_of_pairs = np.abs(distributions.positions[:, None] - distributions.positions)
+    lags = np.arange(1, int(lags_of_pairs.max()) + 1)
+    lags = lags[np.isin(lags, lags_of_pairs)]
 
-    def mean_at(squares: np.ndarray) -> np.ndarray:
-        means = np.array([squares[lags == k].mean() for k in lag])
+    def root_mean_by_lag(squares: np.ndarray) -> np.ndarray:
+        means = np.array([squares[lags_of_pairs == lag].mean() for lag in lags])
         return np.asarray(np.sign(means) * np.sqrt(np.abs(means)))
 
     arrays = {
@@ -376,7 +393,7 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
         "left_out": distributions.left_out,
         **extra,
     }
-    arrays |= {"lag": lag, "lag_mean": mean_at(geometry.dist**2)}
+    arrays |= {"lag": lags, "lag_mean": root_mean_by_lag(geometry.dist**2)}
     pairs = {
         "distance": geometry.dist,
         "distance_half": geometry.dist_margin,
@@ -385,8 +402,8 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     if geometry.corrected is not None:
         pairs["corrected"] = geometry.corrected.signed
         arrays |= {key: getattr(geometry.corrected, key) for key in ("floor", "floor_low", "floor_high")}
-        arrays["lag_mean_corrected"] = mean_at(geometry.corrected.squares)
-    arrays |= {name: of_pairs.astype(np.float32) for name, of_pairs in pairs.items() if of_pairs is not None}
+        arrays["lag_mean_corrected"] = root_mean_by_lag(geometry.corrected.squares)
+    arrays |= {name: array.astype(np.float32) for name, array in pairs.items() if array is not None}
     for ending, mds in (("", geometry.mds), ("_corrected", geometry.mds_corrected)):
         if mds is not None:
             arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :FIGURE_COLUMNS]}
@@ -394,34 +411,34 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
 
 
 def _summary_of(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
-    """Return sentences on one corpus, made from its numbers by fixed rules; table: from `_write_table`."""
+    """Return sentences on one corpus, made from its numbers by fixed rules; table: its entry (`_write_table`)."""
     statistics: Statistics = {(s.metric, s.part, s.index): s for s in geometry.statistics}
     rows = len(geometry.distributions.positions)
-    words = [
+    sentences = [
         _support_sentence(config, geometry),
         *_noise_sentences(geometry, statistics),
         *_fit_sentences(statistics, rows, config.width),
     ]
     corrected = ".corrected" if geometry.corrected is not None else ""
     violations = statistics[f"violations{corrected}", "corpus", None].value
-    words.append(
+    sentences.append(
         f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
         "grow with the lag, 50 by chance)."
     )
     rank = (geometry.mds_corrected or geometry.mds).rank  # of the distances that the table is made of
     if ranks_above := [r for r in (*config.ranks, config.rank or 0) if r > rank]:
-        words.append(f"The distances have rank {rank}, which is used where a rank of {max(ranks_above)} is set.")
+        sentences.append(f"The distances have rank {rank}, which is used where a rank of {max(ranks_above)} is set.")
     if table:
-        words.append(
+        sentences.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
             f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']} --set "
             f"model.max_position_embeddings={table['rows']}`."
         )
     elif not stands_out(geometry):
-        words.append(
+        sentences.append(
             "No table made of these distances fits other documents better than a random one, so none is written."
         )
-    return words
+    return sentences
 
 
 def _support_sentence(config: GeometryConfig, geometry: Geometry) -> str:
@@ -442,35 +459,35 @@ def _noise_sentences(geometry: Geometry, statistics: Statistics) -> list[str]:
     if geometry.corrected is None:
         return []
     mean = statistics["distance.mean.corrected", None, None]
-    counted = statistics["distance.mean", None, None].value
-    floor = (
+    uncorrected = statistics["distance.mean", None, None].value
+    floor_sentence = (
         f"Two halves of the documents are {geometry.corrected.floor.mean():.2f} apart at one and the same position. "
     )
     if (mean.low if mean.low is not None else mean.value) <= 0:
-        return [f"{floor}Nothing is left of the distances between positions when that is taken out."]
-    noise = 1 - mean.value**2 / counted**2
+        return [f"{floor_sentence}Nothing is left of the distances between positions when that is taken out."]
+    noise = 1 - mean.value**2 / uncorrected**2
     return [
-        f"{floor}Without that, positions are {mean.value:.2f} apart (root mean square) instead of {counted:.2f}: "
-        f"{100 * noise:.0f} % of the squared distances were noise."
+        f"{floor_sentence}Without that, positions are {mean.value:.2f} apart (root mean square) instead of "
+        f"{uncorrected:.2f}: {100 * noise:.0f} % of the squared distances were noise."
     ]
 
 
 def _fit_sentences(statistics: Statistics, rows: int, width: int) -> list[str]:
     held_out = {key[1:]: s.value for key, s in statistics.items() if key[0] == "stress.held_out"}
-    ranked = [(s, index) for (part, index), s in held_out.items() if part == "mds" and index is not None]
-    if not ranked:
+    by_rank = [(stress, rank) for (part, rank), stress in held_out.items() if part == "mds" and rank is not None]
+    if not by_rank:
         return []
-    lowest, rank = min(ranked)
-    lowest = held_out.get(("mds.chosen", None), lowest)  # its rank was chosen on other documents
+    lowest, best = min(by_rank)
+    lowest = held_out.get(("mds.chosen", None), lowest)  # the stress at a rank that was chosen on other documents
     sinusoids = held_out["sinusoidal", None]
     equal = held_out["equidistant", None]
-    is_last = rank == max(index for _, index in ranked)
+    is_last = best == max(rank for _, rank in by_rank)
     edge = " (the most that stand out of the noise of half of the documents)" if is_last else ""
-    dimensions = "dimensions" if rank > 1 else "dimension"
-    cost = "fewer" if rank * (rows + width) < rows * width else "more"
+    dimensions = "dimensions" if best > 1 else "dimension"
+    cost = "fewer" if best * (rows + width) < rows * width else "more"
     return [
         "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
-        f"{lowest:.3f}, with {rank} {dimensions}{edge}; sinusoids have {sinusoids:.3f}, positions that "
-        f"are all equally far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers "
+        f"{lowest:.3f}, with {best} {dimensions}{edge}; sinusoids have {sinusoids:.3f}, positions that "
+        f"are all equally far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {best * (rows + width):,} numbers "
         f"are {cost} than the {rows * width:,} of a free table of width {width}."
     ]

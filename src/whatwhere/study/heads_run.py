@@ -79,18 +79,8 @@ def _measure_on_cluster(
         task = HeadsTask(model_source, context, windows, analysis_input.ablation_windows, names)
         jobs.append(Job(f"{context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(trust_scheme_of_job, text_of_scheme(scheme))
-    parts = {
-        job.label: part
-        for job, part in run_jobs(
-            jobs,
-            1,
-            progress,
-            process_per_job=False,
-            name="analyses",
-            make_context=make_context,
-            cluster=cluster,
-        )
-    }
+    finished = run_jobs(jobs, 1, progress, name="analyses", make_context=make_context, cluster=cluster)
+    parts = {job.label: part for job, part in finished}
     return join_measurements([parts[job.label] for job in jobs], analyses_of(OF_WINDOWS))
 
 
@@ -133,15 +123,9 @@ def run_heads(
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
-            settings = {
-                "corpus": corpus,
-                "field": field,
-                "windows": windows,
-                "length": length,
-                "ablate": ablation_windows,
-            }
             absolute = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
-            config = HeadsConfig.parse({"model": str(absolute), **settings})
+            settings = {"corpus": corpus, "field": field, "windows": windows, "length": length}
+            config = HeadsConfig.parse({"model": str(absolute), **settings, "ablate": ablation_windows})
             clear_leftovers_and_bind(config, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, text_name = stack.enter_context(opened)
