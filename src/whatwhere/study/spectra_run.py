@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import command_of, clear_leftovers_and_bind, save_results
+from .results import clear_leftovers_and_bind, command_of, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -32,7 +33,7 @@ class TableMeasurements:
     left_out: list[str]
 
     def summary(self) -> dict[str, Any]:
-        """Return name, kind, shape and source of each table, and the models left out."""
+        """Return name, kind, seed, shape and source of each table, and the models left out."""
         entries = []
         for t in self.tables:
             rows, width = t.rows.shape
@@ -45,7 +46,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> TableM
     """Measure every position table of the sources.
 
     Args:
-        words: Measure the models' word tables, too (shares of components and N50 alone).
+        words: Measure word tables, too, by shares of components and N50 alone.
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -70,7 +71,7 @@ def run_spectra(
 
     Args:
         out: Folder for spectra.json, records.parquet, arrays/ and report.html; None: nothing is written.
-        words: Measure the models' word tables, too.
+        words: Measure word tables, too.
         scheme: File of the models' own scheme, loaded already; the recorded command names it.
 
     Raises:
@@ -90,7 +91,7 @@ def run_spectra(
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
             file = f"arrays/{kind}-{context.stem}.npz"
-            if file in files:  # of another model and seed whose names join to the same
+            if file in files:  # another model and seed have the same joined name
                 file = f"arrays/{kind}-{context.stem}-{len(files)}.npz"
             files.append(file)
             run.write(file, {key: v.astype(np.float32) if v.dtype.kind == "f" else v for key, v in arrays.items()})
@@ -99,27 +100,27 @@ def run_spectra(
         page_facts["seconds"] = time.perf_counter() - began
         flags = ["--words"] if words else []
         page_facts["command"] = command_of("spectra", *config.sources, *flags, scheme=scheme)
-        records = [record for of_table in measured.records for record in of_table]
+        records = list(chain.from_iterable(measured.records))
         return measured, save_results(run, records, FACTS, page_facts)
 
 
-def spectra_text(run: TableMeasurements) -> str:
-    """Return the text of `whatwhere spectra`: all tables as rows of LOWDIM Table 1, then details of each."""
+def spectra_text(measured: TableMeasurements) -> str:
+    """Return the text of `whatwhere spectra`: all tables as rows of LOWDIM Table 1, then details of each table."""
     rows = []
-    for kind in dict.fromkeys(t.kind for t in run.tables):
+    for kind in dict.fromkeys(t.kind for t in measured.tables):
         rows.append([kind, *COLUMNS])
-        for table, records in zip(run.tables, run.records, strict=True):
+        for table, records in zip(measured.tables, measured.records, strict=True):
             if table.kind == kind:
                 top = [_value(records, metric) for metric in ("pca.top3", "pca.top5", "pca.top10")]
                 sizes = [str(size) for size in (*table.rows.shape, min(table.rows.shape))]
-                half = [f"{_value(records, 'n50.count'):.0f}", f"{_value(records, 'n50'):.1f}"]
-                rows.append([_label(table), *sizes, *(f"{share:.2f}" for share in top), *half])
+                n50 = [f"{_value(records, 'n50.count'):.0f}", f"{_value(records, 'n50'):.1f}"]
+                rows.append([_label(table), *sizes, *(f"{share:.2f}" for share in top), *n50])
     lines = table_lines(rows, right=range(1, 1 + len(COLUMNS)))
-    for table, records in zip(run.tables, run.records, strict=True):
+    for table, records in zip(measured.tables, measured.records, strict=True):
         if table.kind == POSITIONS:
             lines += ["", *_details(table, records)]
-    if run.left_out:
-        lines += ["", f"no position table: {', '.join(run.left_out)}"]
+    if measured.left_out:
+        lines += ["", f"no position table: {', '.join(measured.left_out)}"]
     return "\n".join(lines)
 
 
@@ -140,7 +141,7 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
     for r in records:
         if r.metric.startswith("rotation.") and r.part:
             pairs.setdefault(r.part, {})[r.metric] = r.value
-    turning = [
+    rotations = [
         f"{part} {p['rotation.turns']:.1f} turns ({100 * p['rotation.strength']:.0f} % of their motion)"
         for part, p in pairs.items()
     ]
@@ -152,7 +153,7 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
         row("turns of components", "fft.turns", 1, 0),
         row("power in 4 low DCT bins, %", "dct.low4", 100, 1),
         ("dominant turns", ", ".join(peaks) or "none"),
-        ("pairs that rotate", ", ".join(turning) or "none"),
+        ("pairs that rotate", ", ".join(rotations) or "none"),
         (
             "equivariance of E E^T",
             f"{_value(records, 'equivariance'):.3f}, shuffled {null.value:.3f} [{null.low:.3f}, {null.high:.3f}]",
