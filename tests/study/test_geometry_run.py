@@ -149,6 +149,15 @@ def test_another_vocabulary_than_the_counts_is_refused(run, tmp_path):
     assert (out / "counts/three.npz").is_file()
 
 
+def test_a_name_that_the_user_gave_is_not_numbered(tmp_path):
+    """`--corpus a.txt --corpus a.txt=b.txt` called the second corpus a.txt-2."""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Some words.", encoding="utf-8")
+    corpora = [str(tmp_path / "a.txt"), f"a.txt={tmp_path / 'b.txt'}"]
+    sources = GeometryConfig.parse({"corpora": corpora}).sources()
+    assert {name: source.name for name, source in sources.items()} == {"a.txt-2": "a.txt", "a.txt": "b.txt"}
+
+
 @pytest.mark.parametrize("tokenizer", ["reference", None])
 def test_another_text_than_the_counts_is_refused(tokenizer, tmp_path):
     """A changed text was counted again in silence, or blamed on another tokenizer, which had been made from it."""

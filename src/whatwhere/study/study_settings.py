@@ -1,6 +1,6 @@
 """Settings of a study (models, corpus, budget) and of a geometry run.
 
-The settings of `heads` and `spectra` need no check that loads torch: they stand in `study_keys`.
+The settings of `heads` and `spectra` are in `study_keys`: their checks load no torch.
 """
 
 import re
@@ -95,10 +95,9 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         return self
 
     def _add_variant_hint(self, name: str, error: str) -> str:
-        """Add advice to a model's error: how to give an encoder key to one model alone, if another model takes the
-        key."""
-        model = self.training.get("model")
-        fields: dict[str, Any] = model if isinstance(model, dict) else {}
+        """Add a hint to a model's error, how to give `training.model` to one model alone, if any model accepts it."""
+        encoder_keys = self.training.get("model")
+        fields: dict[str, Any] = encoder_keys if isinstance(encoder_keys, dict) else {}
         for other in self.models if fields else ():
             with suppress(ValueError):
                 self.pretraining(other, seed=0, steps=1).encoder_config()
@@ -109,7 +108,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         return error
 
     def differences_message(self) -> str:
-        """Return a sentence on what models differ in beside their schemes; "" if it is nothing."""
+        """Return a sentence on what the models differ in beside their schemes; "" if they differ in nothing else."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         entries = [
             {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}
@@ -122,7 +121,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
     def pretraining(self, model: str, seed: int = 0, steps: int = 1) -> PretrainConfig:
-        """Return the configuration of one training: the study's keys, over them `training`, over these the variant's.
+        """Return the settings of one training: the variant's keys override `training`, which overrides the study's.
 
         The defaults serve callers that need neither seed nor steps.
 
@@ -143,15 +142,15 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
 
 @contextmanager
 def prefix_training_keys_in_errors() -> Iterator[None]:
-    """Turn `--set batch_size=` in the error of a training into `--set training.batch_size=`, which a study takes."""
+    """Write the keys in errors of a training as a study takes them: `batch_size` becomes `training.batch_size`."""
     try:
         yield
     except ValueError as error:
-        below = {key.rpartition(".")[2]: key for key in StudyConfig.keys_below()}
-        typed = re.sub(r"(--set )(\w+)", lambda m: m[1] + below.get(m[2], m[2]), str(error))
-        if typed == str(error):  # raised again unchanged: a caller may catch its class, such as `InUse`
+        full_keys = {key.rpartition(".")[2]: key for key in StudyConfig.keys_below()}
+        message = re.sub(r"(--set )(\w+)", lambda m: m[1] + full_keys.get(m[2], m[2]), str(error))
+        if message == str(error):  # raised again unchanged: a caller may catch its class, such as `InUse`
             raise
-        raise ValueError(typed) from None
+        raise ValueError(message) from None
 
 
 def _override(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -204,16 +203,16 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         return self
 
     def sources(self) -> dict[str, Source]:
-        """Return the corpora by name; texts of equal names get a number where the user gave none."""
+        """Open the corpora, by name; a corpus whose name is taken gets a number, but never one that the user named."""
         sources: dict[str, Source] = {}
+        given_names = {name for name, _ in map(name_and_corpus, self.corpora)}
         for i, spec in enumerate(self.corpora):
             given_name, corpus = name_and_corpus(spec)
             source = open_source(corpus, self.field[i % len(self.field)], self.document)
-            base = given_name or source.name
-            name = base
+            name = given_name or source.name
             number = 2
-            while name in sources:
-                name = f"{base}-{number}"
+            while given_name is None and (name in sources or name in given_names):
+                name = f"{source.name}-{number}"
                 number = number + 1
             sources[name] = source
         return sources
