@@ -8,16 +8,18 @@ from ..models.explain import costs, matched_width
 from ..run.jobs import parallel_jobs, threads_of_jobs
 from .study_settings import StudyConfig
 
-RESERVE_SHARE = 0.06  # share of the time that is kept for the report, and for probes where all_analyses=False
-RESERVE_SECONDS = 12.0  # kept beside that share
-OVERHEAD = 1.2  # how much longer a step takes with its share of validation and checkpoints
-CONTENTION = 1.1  # how much longer a step takes while the other cores train too
-MOST_TIME_FOR_ANALYSES = 0.35  # share of the time
+# Shares of the time: for the report, and for probes where all_analyses=False; at most for all analyses.
+RESERVE_SHARE = 0.06
+MOST_SHARE_FOR_ANALYSES = 0.35
+RESERVE_SECONDS = 12.0  # beside RESERVE_SHARE
+# How many times longer a step takes with its part of validation and checkpoints, and while other cores train too.
+OVERHEAD = 1.2
+CONTENTION = 1.1
 FEWEST_STEPS = 20
 # Training steps that take as long as the analyses of one window, and as the ablations of one.
 STEPS_PER_PROBED_WINDOW = 0.4
 STEPS_PER_ABLATED_WINDOW = 2.0
-LEAST_TOKENS_FOR_PROCESSES = 250_000  # training tokens of a model from which a process of its own, seconds to start, pays
+LEAST_TOKENS_FOR_PROCESSES = 250_000  # of one training; with fewer, starting a process costs more than it saves
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class ModelOfSeed:
 
     @property
     def folder(self) -> str:
-        """Folder of the training, inside the folder of the study."""
+        """Name of the training's folder inside the folder of the study."""
         return f"models/{self.name}/seed-{self.seed}"
 
     @property
@@ -45,8 +47,8 @@ class ModelOfSeed:
 class Budget:
     """Budget of a study in minutes.
 
-    steps: Optimizer steps of every model that the minutes buy. minutes_per_step: Minutes of the study for each further
-    step. fixed_minutes: Minutes for everything but training.
+    steps: Optimizer steps of every model that the minutes buy. minutes_per_step: Minutes that one more step of every
+    model takes. fixed_minutes: Minutes for everything but training.
     """
 
     steps: int
@@ -54,7 +56,7 @@ class Budget:
     fixed_minutes: float
 
     def minutes(self, steps: float) -> float:
-        """Return the minutes that a study of another number of steps takes."""
+        """Return the minutes that a study of `steps` takes."""
         return steps * self.minutes_per_step + self.fixed_minutes
 
 
@@ -77,58 +79,58 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
 
 
 def threads_per_model(at_once: int) -> int:
-    """Return the threads of each of `at_once` models that share the cores: at least one."""
+    """Return how many threads each of `at_once` models has, which share the cores: at least one."""
     return max(1, parallel_jobs() // at_once)
 
 
 def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
-    """Return the threads of each model, in the order of `models_of`; None for all of the process.
+    """Return the threads of each model, in the order of `models_of`; None: all threads of the process.
 
     Of four models on eight cores, three at once, the first three have two threads each, and the last, alone, six.
     """
-    of_each = threads_per_model(at_once)
+    per_model = threads_per_model(at_once)
     shares = threads_of_jobs(len(config.models) * config.seeds, at_once)
-    return [None if share is None else share * of_each for share in shares]
+    return [None if share is None else share * per_model for share in shares]
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads of the first training, with which steps are timed; None for all of the process."""
+    """Return the threads with which steps are timed, as of the first training; None: all threads of the process."""
     return threads_of_models(config, models_at_once(config, None))[0]
 
 
 def budget_of_minutes(
-    config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float, slots: int | None = None
+    config: StudyConfig, seconds_per_step: Mapping[str, float], seconds_spent: float, cluster_workers: int | None = None
 ) -> Budget:
-    """Return the budget: the steps of every model that fit into `config.minutes`, and what another number would cost.
+    """Return the steps of every model that fit into `config.minutes`, and what another number of steps would take.
 
     Args:
         seconds_per_step: Model -> seconds of one step, alone on its threads.
-        spent: Seconds that the study has taken so far.
-        slots: Workers of a cluster that train; None where processes of this machine do.
+        seconds_spent: Seconds that the study has taken so far.
+        cluster_workers: Workers of a cluster that train; None: processes of this machine.
     """
     assert config.minutes is not None
-    at_once = slots or models_at_once(config, None)
+    at_once = cluster_workers or models_at_once(config, None)
     parallel = min(at_once, len(config.models) * config.seeds)
     contention = CONTENTION if parallel > 1 else 1.0
-    # Time that one step of every model and seed takes, as many at the same time as there are cores or workers.
-    seconds_of_step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
+    # Seconds that one step of every model and seed takes, `parallel` of them at the same time.
+    seconds_of_all = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     analysis_steps = 0.0
     if config.all_analyses:
         analysis_steps = STEPS_PER_PROBED_WINDOW * config.probe_windows
         analysis_steps += STEPS_PER_ABLATED_WINDOW * config.ablation_windows
     total = config.minutes * 60
-    fixed = RESERVE_SECONDS + spent
+    fixed = RESERVE_SECONDS + seconds_spent
     seconds_left = total * (1 - RESERVE_SHARE) - fixed
     # Steps that are timed on a busy machine look long; analyses, estimated from them, must leave time to train.
-    seconds_left -= min(analysis_steps * seconds_of_step, MOST_TIME_FOR_ANALYSES * total)
-    steps = max(FEWEST_STEPS, int(seconds_left / (seconds_of_step * OVERHEAD)))
-    # What other numbers of steps would take counts the analyses as they were estimated, without that limit.
+    seconds_left -= min(analysis_steps * seconds_of_all, MOST_SHARE_FOR_ANALYSES * total)
+    steps = max(FEWEST_STEPS, int(seconds_left / (seconds_of_all * OVERHEAD)))
+    # The minutes of another number of steps count the analyses without that limit.
     scale = 60 * (1 - RESERVE_SHARE)
-    return Budget(steps, OVERHEAD * seconds_of_step / scale, (analysis_steps * seconds_of_step + fixed) / scale)
+    return Budget(steps, OVERHEAD * seconds_of_all / scale, (analysis_steps * seconds_of_all + fixed) / scale)
 
 
 def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:
-    """Return the feed-forward widths that match every model's cost to the first's.
+    """Return the feed-forward widths by which the other models cost what the first model costs.
 
     Raises:
         ValueError: a model has no such width.
@@ -137,6 +139,6 @@ def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:
     trainings = {name: config.pretraining(name) for name in config.models}
     encoders = {name: training.encoder_config(windows) for name, training in trainings.items()}
     first, *others = config.models
-    labelled = trainings[first].mask_rate
-    target = costs(encoders[first], config.length, labelled).of(config.match)
-    return {name: matched_width(encoders[name], config.match, target, config.length, labelled) for name in others}
+    labelled_share = trainings[first].mask_rate
+    target = costs(encoders[first], config.length, labelled_share).of(config.match)
+    return {name: matched_width(encoders[name], config.match, target, config.length, labelled_share) for name in others}
