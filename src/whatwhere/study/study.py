@@ -1,7 +1,7 @@
 """One command from a corpus to a report: windows → models on the same batches → measurements → records → report.
 
-Windows, corpus, budget, each model with its measurements, comparisons and texts are steps, and are skipped where they
-are done; results and page are written anew by every command. So a killed study resumes at its last step.
+Windows, corpus geometry, budget, each measured model, comparisons and explorer texts are steps: a command skips
+finished ones and always writes results and page anew. So a killed study resumes at its last step.
 """
 
 import os
@@ -51,7 +51,7 @@ from .training_records import text_records
 
 CONFIG = STUDY_SETTINGS
 KIND = "study"
-BUDGET_STEP = "budget"  # the entry of the manifest for training steps that minutes buy
+BUDGET_STEP = "budget"  # step of the manifest that turns minutes into training steps
 CLUSTER_NOTE = (
     "Workers of a cluster trained models of this study, on one thread each; the machine named here only started them."
 )
@@ -66,11 +66,11 @@ class StudyLog:
         self.began = time.perf_counter()
 
     def seconds(self) -> float:
-        """Return the seconds since this log was made: of a command with `--on`, since it had a worker."""
+        """Return the seconds since this log was made; a command with `--on` makes it when a worker is there."""
         return time.perf_counter() - self.began
 
     def log_event(self, event: str, words: str = "", /, **values: Any) -> None:
-        """Log an event with its values, and print `words`, or without them the values."""
+        """Log an event with its values; where progress is shown, print `words`, else the values."""
         seconds = round(self.seconds(), 2)
         self.run.log(seconds=seconds, event=event, pid=os.getpid(), **values)
         if self.progress:
@@ -81,7 +81,7 @@ class StudyLog:
 
 @dataclass
 class Study:
-    """Prepared study: its folder, settings with matched widths, windows and log; a cluster if one trains its models."""
+    """Prepared study: folder, settings with matched widths, windows, log, and the cluster that trains its models."""
 
     run: RunFolder
     config: StudyConfig
@@ -94,7 +94,7 @@ class Study:
         """True if progress is shown on stderr."""
         return self.log.progress
 
-    def task(self, model: ModelOfSeed, steps: int) -> ModelTask:
+    def task_of(self, model: ModelOfSeed, steps: int) -> ModelTask:
         """Return what a process needs to train and measure a model."""
         config = self.config
         return ModelTask(
@@ -108,7 +108,7 @@ class Study:
         )
 
     def is_measured(self, model: ModelOfSeed) -> bool:
-        """Return whether a model's finished measurements can be reused."""
+        """Return whether a model is measured and its files are as they were written."""
         return self.run.is_reusable(model.step_name)
 
 
@@ -122,12 +122,12 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
         ValueError: `out` holds something else or a study with other settings, any part refuses its input, or no
             scheduler answers.
     """
-    torch.manual_seed(0)  # for what draws numbers without a seed of its own, so that two commands agree
+    torch.manual_seed(0)  # for draws without a seed, so that two commands agree
     out = Path(out)
     if CONFIG not in RunFolder.at(out).listed_files():
-        _check_new(config)  # before a worker is waited for
+        _check_new(config)  # before the command waits for a worker
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
-        log = StudyLog(out, progress)  # its clock begins when there is a worker
+        log = StudyLog(out, progress)  # its clock begins here, when there is a worker
         if cluster is not None:
             log.log_event("cluster", workers=cluster.admit_workers())
         return complete_study(prepare_study(run, config, log, cluster))
@@ -140,7 +140,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         ValueError: the study was started with other settings, a finished file is not as it was written, or the
             settings, the text or a model is refused.
     """
-    is_resumed = CONFIG in run.listed_files()  # a file that is gone is refused, not written anew
+    is_resumed = CONFIG in run.listed_files()  # a listed file that is missing is refused, not written anew
     if is_resumed:
         _check_resumed(run, config)
     config = config.bind(run, CONFIG, keep_saved=is_resumed)
@@ -149,22 +149,9 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     if words := config.differences_message():
         log.log_event("unequal terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
-    with prefix_training_keys_in_errors():
-        for name in config.models:
-            training = config.pretraining(name)
-            check_enough_windows(windows, training.batch_size)
-            keep_inner_run(windows.folder)  # they may have taken hours, and the corrected command uses them
-            encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
-            if words := segments_message(name, encoder, windows):
-                log.log_event("no segments", words, model=name)
-    if config.match is not None and not set(config.models[1:]) <= set(config.widths):
-        widths = {**matched_widths(config, windows), **config.widths}
-        config = config.model_copy(update={"widths": widths})
-        first_model = config.models[0]
-        in_words = ", ".join(f"{name} {width}" for name, width in widths.items())
-        words = f"{config.match} matched to {first_model} by feed-forward widths: {in_words}"
-        log.log_event("matched", words, match=config.match, widths=widths)
-    config.save_and_accept(run, CONFIG)  # with the matched widths
+    _check_models(config, windows, log)
+    config = _match_widths(config, windows, log)
+    config.save_and_accept(run, CONFIG)
     _log_windows(windows, log)
     if config.all_analyses:
         with show_progress("corpus", log.progress) as advance:
@@ -172,12 +159,31 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     return Study(run, config, windows, log, cluster)
 
 
-def _check_new(config: StudyConfig) -> None:
-    """Check the trainings and the text of a new study, before a file is written.
+def _check_models(config: StudyConfig, windows: Windows, log: StudyLog) -> None:
+    """Refuse models that cannot train on the windows, and log models that read no segments."""
+    with prefix_training_keys_in_errors():
+        for name in config.models:
+            training = config.pretraining(name)
+            check_enough_windows(windows, training.batch_size)
+            keep_inner_run(windows.folder)  # windows may have taken hours, and the corrected command uses them
+            encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
+            if words := segments_message(name, encoder, windows):
+                log.log_event("no segments", words, model=name)
 
-    Raises:
-        ValueError: a training is refused, or there is no such text.
-    """
+
+def _match_widths(config: StudyConfig, windows: Windows, log: StudyLog) -> StudyConfig:
+    """Return the settings with the widths that `match` asks for; given widths stay."""
+    if config.match is None or set(config.models[1:]) <= set(config.widths):
+        return config
+    widths = {**matched_widths(config, windows), **config.widths}
+    by_model = ", ".join(f"{name} {width}" for name, width in widths.items())
+    words = f"{config.match} matched to {config.models[0]} by feed-forward widths: {by_model}"
+    log.log_event("matched", words, match=config.match, widths=widths)
+    return config.model_copy(update={"widths": widths})
+
+
+def _check_new(config: StudyConfig) -> None:
+    """Refuse a wrong training or a missing text of a new study, before a file is written."""
     with prefix_training_keys_in_errors():
         for name in config.models:
             config.pretraining(name).check()
@@ -185,12 +191,7 @@ def _check_new(config: StudyConfig) -> None:
 
 
 def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
-    """Check the models that a command adds to a study, that it lacks none, and the files of a finished study.
-
-    Raises:
-        ValueError: a training is refused, the study has models or seeds that this command lacks, or a finished file is
-            not as it was written.
-    """
+    """Refuse a command that lacks or changes models of its study, or adds a wrong one, and damaged finished files."""
     config.check_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
     _check_saved_models(run, saved, config)
@@ -226,33 +227,34 @@ def _check_saved_models(run: RunFolder, saved: StudyConfig, requested: StudyConf
 
 
 def find_training_steps(study: Study) -> int:
-    """Find the number of steps of every training of a study: the one asked for, or what the minutes buy.
-
-    Minutes become steps once, by timing some steps of each model; the run keeps them.
-    """
-    config = study.config
-    if config.steps is not None:
-        return config.steps
+    """Return the number of steps of every training of a study: the given one, or as many as the minutes buy."""
+    if study.config.steps is not None:
+        return study.config.steps
     if not study.run.is_reusable(BUDGET_STEP):
-        seconds = _seconds_of_steps(study)
-        slots = None if study.cluster is None else study.cluster.admit_workers()
-        budget = budget_of_minutes(config, seconds, study.log.seconds(), slots)
-        outcome = {"steps": budget.steps, "seconds_per_step": seconds}
-        study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, outcome=outcome)
-        times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
-        study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
-        training = config.pretraining(config.models[0])
-        steps_needed = steps_to_learn(training)
-        if steps_needed > budget.steps:
-            minutes = config.minutes or 0.0
-            minutes_needed = budget.minutes(steps_needed)
-            words = shortage_message(minutes, budget.steps, training, minutes_needed, FEWEST_STEPS)
-            study.log.log_event("too few steps", words, steps=budget.steps, needed=steps_needed)
+        _turn_minutes_into_steps(study)
     return int(study.run.outcome_of(BUDGET_STEP)["steps"])
 
 
-def _seconds_of_steps(study: Study) -> dict[str, float]:
-    """Time a step of each model on the machine that will train it, with the threads of the first training."""
+def _turn_minutes_into_steps(study: Study) -> None:
+    """Time some steps of each model, save how many steps the minutes buy, and log if they are too few to learn."""
+    config = study.config
+    seconds = _time_steps(study)
+    cluster_workers = None if study.cluster is None else study.cluster.admit_workers()
+    budget = budget_of_minutes(config, seconds, study.log.seconds(), cluster_workers)
+    outcome = {"steps": budget.steps, "seconds_per_step": seconds}
+    study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, outcome=outcome)
+    times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
+    study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
+    training = config.pretraining(config.models[0])
+    steps_needed = steps_to_learn(training)
+    if steps_needed > budget.steps:
+        minutes_needed = budget.minutes(steps_needed)
+        words = shortage_message(config.minutes or 0.0, budget.steps, training, minutes_needed, FEWEST_STEPS)
+        study.log.log_event("too few steps", words, steps=budget.steps, needed=steps_needed)
+
+
+def _time_steps(study: Study) -> dict[str, float]:
+    """Return the seconds of a step of each model where it will train, with the threads of the first training."""
     trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
@@ -262,18 +264,19 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
 
 
 def complete_study(study: Study) -> Path:
-    """Do what a prepared study lacks: train, measure and compare models, draw the page; return the page's path."""
+    """Train, measure and compare the models of a prepared study, as far as not done; return the path of its page."""
     config = study.config
-    records = records_without_model(study)  # first, because the budget of `find_training_steps` pays for them
+    records = records_without_model(study)  # first: the budget of `find_training_steps` counts the time they take
     steps = find_training_steps(study)
     _log_passes(study, steps)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.admit_workers()
     jobs = _jobs_left(study, steps, at_once)
     results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
-    results.write_if_due()  # a command that was killed between measuring and drawing left no page
+    results.write_if_due()  # an earlier command may have been killed between measuring and drawing
+    # 1: trainings run one after another in this process, each with all threads of the process.
     most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(trust_scheme_of_job, text_of_scheme(config.scheme))
-    # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
+    # `closing` stops running jobs before an interrupted command gives up the lock of the folder.
     trainings = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
     with closing(trainings):
         for job, summary in trainings:
@@ -290,25 +293,28 @@ def complete_study(study: Study) -> Path:
 
 
 def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
-    """Return a job for each model that is not measured yet, with the threads that it has in the whole study."""
+    """Return a job for each model that is not measured, and log why finished ones repeat.
+
+    A job has the threads that the model has when all models train: results depend on the number of threads.
+    """
     models = models_of(study.config)
-    threads = threads_of_models(study.config, at_once) if study.cluster is None else [1] * len(models)
+    threads_by_model = threads_of_models(study.config, at_once) if study.cluster is None else [1] * len(models)
     jobs = []
-    for model, count in zip(models, threads, strict=True):
+    for model, threads in zip(models, threads_by_model, strict=True):
         if not study.is_measured(model):
             _log_reason_to_repeat(study, model)
             label = f"{model.name} seed {model.seed}"
-            jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
+            jobs.append(Job(label, train_and_measure, (study.task_of(model, steps),), threads))
     return jobs
 
 
 class _StudyResults:
-    """Results and page of a study, written whenever the models of another seed are all measured.
+    """Results and page of a study, written after its first measured model and after each completed seed.
 
     Args:
         records: Records that need no model.
         at_once: How many models this command trains at the same time.
-        trains_models: Whether this command trains any; else the page keeps its `at_once`.
+        trains_models: Whether this command trains any; if not, the page keeps the `at_once` that it shows.
     """
 
     def __init__(self, study: Study, records: list[Record], steps: int, at_once: int, trains_models: bool) -> None:
@@ -324,12 +330,12 @@ class _StudyResults:
         self.notes = [CLUSTER_NOTE] if was_on_cluster else []
 
     def write_if_due(self) -> None:
-        """Write the results of the models that are measured so far, where a page is due and others follow."""
+        """Write the results of the models measured so far, if a page is due and models are still to be measured."""
         measured = [model for model in self.models if self.study.is_measured(model)]
-        # No page is drawn from a damaged model.
-        is_damaged = any(self.study.run.reason_to_repeat_finished(model.step_name) for model in self.models)
+        # No page is drawn while a finished model, whose files are damaged or missing, waits to be measured again.
+        must_repeat = any(self.study.run.reason_to_repeat_finished(model.step_name) for model in self.models)
         is_due = _needs_page(self.models, self.models_on_page, measured)
-        if 0 < len(measured) < len(self.models) and not is_damaged and is_due:
+        if 0 < len(measured) < len(self.models) and not must_repeat and is_due:
             self.models_on_page = measured
             self.write(measured, [])
 
@@ -363,7 +369,7 @@ def records_without_model(study: Study) -> list[Record]:
 
 
 def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOfSeed]:
-    """Return the models that the page shows; none where a kill left results without their page."""
+    """Return the models that the page shows; none where a killed command left new results without a page."""
     results = study.run.finished_step(RESULTS_STEP)
     page = study.run.path / "report.html"
     facts_file = study.run.path / PAGE_FACTS
@@ -375,24 +381,20 @@ def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOf
 
 
 def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], measured: Sequence[ModelOfSeed]) -> bool:
-    """Return whether a page is due: after the first measured model, and after the last model of each seed."""
+    """Return whether a page is due: after the first measured model, and after each completed seed."""
 
     def complete_seeds(done: Sequence[ModelOfSeed]) -> set[int]:
-        missing = {model.seed for model in models if model not in done}
-        return {model.seed for model in models} - missing
+        incomplete = {model.seed for model in models if model not in done}
+        return {model.seed for model in models} - incomplete
 
     new_seeds = complete_seeds(measured) - complete_seeds(on_page)
     return not on_page or bool(new_seeds)
 
 
 def _check_finished(run: RunFolder, models: int) -> None:
-    """Compare the files of a finished study with their hashes.
+    """Refuse changed files of a study whose page shows all its models.
 
-    A missing file is skipped here: the step that lacks it runs again. An unfinished study, whose page shows fewer
-    models than it has, measures again where files are damaged.
-
-    Raises:
-        ValueError: the first file that is not as it was written.
+    A missing file passes: its step runs again. A study with fewer models on its page measures changed ones again.
     """
     results = run.finished_step(RESULTS_STEP)
     if results is not None and len(results["inputs"]["models"]) >= models:
@@ -420,8 +422,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.reason_to_repeat_finished(model.step_name)
-    if why:
+    if why := study.run.reason_to_repeat_finished(model.step_name):
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)
 
