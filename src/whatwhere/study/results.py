@@ -1,4 +1,4 @@
-"""Results that a command leaves: records, claims, the facts of the page, and the page, which is drawn from them."""
+"""Results that a command leaves: records, claims, the facts of the page, and the page drawn from these files."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from .training_plan import ModelOfSeed, models_of
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation, a look into heads
+PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation, `whatwhere heads`
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
@@ -35,16 +35,12 @@ NOTES = {
 
 
 def clear_leftovers_and_bind(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
-    """Compare the settings with the results' own. A run without results is emptied, and the settings are saved.
+    """Remove the files of a run without results and save the settings; with results, compare the settings.
 
-    It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
-    process may have left files of other settings.
-
-    Args:
-        settings_file: Name of the file of the settings.
+    For runs that write all results at the end (`heads`, `spectra`): when stopped, they leave files of other settings.
 
     Raises:
-        ValueError: the results are of other settings, or the file is damaged.
+        ValueError: the results are of other settings, or the settings file is damaged.
     """
     has_results = run.finished_step(RESULTS_STEP) is not None
     if not has_results and (leftovers := run.listed_files()):
@@ -64,10 +60,10 @@ def save_results(
     """Write records, claims and facts of the page as one step of a run, then draw the page; return its path.
 
     Args:
-        facts_file: Name of the file of the facts of the page.
-        page_facts: Values that the page shows or is chosen by; versions of packages are added.
+        facts_file: Name of the file for `page_facts`.
+        page_facts: Values that the page shows, or that decide its kind; the versions of packages are added.
         claims: Verdicts on the records; None where a run has none.
-        inputs: What the results are made from.
+        inputs: Plain values that the results were made from, such as the names of the models.
         unfinished: Pieces of work that are not done yet, which `whatwhere status` reads.
     """
     run.write(RECORDS, list(records))
@@ -78,9 +74,10 @@ def save_results(
     run.write(facts_file, {**page_facts, "versions": versions()})
     files.append(facts_file)
     settings = f"{run.kind}.yaml"
-    current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
-    made_from = dict(inputs or {})
-    run.mark_done(RESULTS_STEP, inputs={**made_from, **current}, files=files, outcome={"unfinished": unfinished})
+    all_inputs = dict(inputs or {})
+    if settings in run.listed_files():
+        all_inputs["settings"] = run.hash_of(settings)
+    run.mark_done(RESULTS_STEP, inputs=all_inputs, files=files, outcome={"unfinished": unfinished})
     return write_report(run.path)
 
 
@@ -102,8 +99,8 @@ def save_study(
         records_without_model: Records of the text and its positions.
         comparison_records: Records that compare models.
         seconds: Time that all commands on this study took together.
-        at_once: Trainings that this command ran at the same time.
-        notes: Sentences for the page's notes.
+        at_once: Trainings that ran at the same time.
+        notes: Sentences for the page, beside the notes on the size and on what was not measured.
     """
     gathered = list(records_without_model)
     for model in measured:
@@ -119,7 +116,7 @@ def save_study(
 
 
 def _entry_of(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
-    """Return what study.json says of a model."""
+    """Return the entry of a model in study.json."""
     outcome = run.outcome_of(model.step_name)
     training = config.pretraining(model.name, model.seed, steps)
     return {
@@ -140,7 +137,7 @@ def _page_facts_of(
     entries: Sequence[Mapping[str, Any]],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the facts of a study's page: what its models, corpus, machine and command were."""
+    """Return the facts of a study's page: its models, corpus, machine, notes and command."""
     not_measured = [
         f"Not measured on `{entry['name']}`, {what}: {why}"
         for entry in entries
@@ -170,8 +167,8 @@ def command_of(verb: str, *words: str, scheme: str | Path | None = None) -> str:
     """Return the command that makes the results of a run again, in a new folder.
 
     Args:
-        words: The arguments and options of the verb that make them.
-        scheme: File of an own scheme, without which the command does not run.
+        words: Arguments and options of the verb.
+        scheme: File of the user's scheme, which the models need.
     """
     with_scheme = [] if scheme is None else ["--scheme", str(scheme)]
     return shlex.join(["whatwhere", verb, *words, *with_scheme, "--out", "NEW-FOLDER"])
@@ -186,13 +183,13 @@ def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) 
         pid: Number of this process, whose command has taken `current` seconds.
     """
     total = 0.0
-    last: dict[Any, float] = {}  # number of a process -> seconds at its last line
+    last: dict[Any, float] = {}  # process number -> seconds at its last line
     for line in lines:
         seconds = line.get("seconds")
-        if not isinstance(seconds, int | float):  # of a damaged log
+        if not isinstance(seconds, int | float):  # the log is damaged
             continue
         process = line.get("pid")
-        if seconds < last.get(process, 0.0):  # another command whose process has the same number
+        if seconds < last.get(process, 0.0):  # the process of another command has the same number
             total += last[process]
         last[process] = seconds
     return total + sum(seconds for process, seconds in last.items() if process != pid) + current

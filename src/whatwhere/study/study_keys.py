@@ -1,7 +1,7 @@
-"""The configuration keys of studies, geometry runs and looks into models: type, range, default and help of each.
+"""The configuration keys of study, geometry, heads and spectra: type, range, default and help of each.
 
-Nothing here loads torch: the command line makes its options of these classes. `StudyConfig` and `GeometryConfig` extend
-them with the checks that need it; `HeadsConfig` and `SpectraConfig` need none and are complete here.
+Nothing here loads torch, because the command line makes its options of these classes. `StudyConfig` and
+`GeometryConfig` add checks that load torch; `HeadsConfig` and `SpectraConfig` are complete here.
 """
 
 import re
@@ -151,7 +151,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
 
 
 class HeadsConfig(StrictConfig):
-    """Settings of a look into one model: what the model reads, and how much of it."""
+    """Settings of `whatwhere heads`: the model, what the model reads, and how much of it."""
 
     model: str = Field(description=MODEL_HELP)
     corpus: str | None = Field(
@@ -277,9 +277,9 @@ class GeometryKeys(SchemeKeys):
 
     @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
     @classmethod
-    def _make_list(cls, value: Any, about: ValidationInfo) -> Any:
-        """Make a list of one value; numbers may come with commas."""
-        are_numbers = about.field_name in ("dims", "ranks")
+    def _make_list(cls, value: Any, info: ValidationInfo) -> Any:
+        """Make a list of one value, or of numbers with commas."""
+        are_numbers = info.field_name in ("dims", "ranks")
         if are_numbers and isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
             return [int(number) for number in value.split(",")]
         return value if isinstance(value, list | tuple) else [value]
@@ -292,6 +292,6 @@ class GeometryKeys(SchemeKeys):
 
 
 def name_and_corpus(spec: str) -> tuple[str | None, str]:
-    """Return the name and the corpus of NAME=SPEC; of SPEC alone None and the corpus."""
+    """Split NAME=SPEC into the name and the corpus; the name of SPEC alone is None."""
     match = None if Path(spec).exists() else _NAMED.fullmatch(spec)
     return (match[1], match[2]) if match else (None, spec)

@@ -1,4 +1,4 @@
-"""Records of a corpus and a training: sizes, losses, costs; and whether a model has learned anything yet."""
+"""Records of a corpus and a training: sizes, losses and costs, and the message on an undertrained model."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ..run.names import SUMMARY
 from ..run.status import step_lines
 from ..training import pretrain
 
-# Metric and key of the training's summary.
+# Metric -> key of the training's summary.
 COSTS = {
     key: key for key in ("steps", "tokens", "passes", "seconds", "tokens_per_second", "parameters", "operations")
 } | {
@@ -24,22 +24,22 @@ COSTS = {
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
-    """Return records of the corpus: sizes, free room in its training windows, and loss of a guess by frequency."""
+    """Return records of the corpus: sizes, tokens that its training windows leave empty, and the unigram loss."""
     train = windows["train"]
     context = RecordContext("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(context.record(f"corpus.{key}", sum(windows.facts[key].values())))
         records += [context.record(f"corpus.{key}", count, part=split) for split, count in windows.facts[key].items()]
-    room = train.length - train.lengths()
-    records.append(context.record("corpus.room", room.mean(), n=len(room)))
+    empty = train.length - train.lengths()
+    records.append(context.record("corpus.room", empty.mean(), n=len(empty)))
     if (share := train.from_start()) is not None:
         records.append(context.record("corpus.from_start", share, n=len(train)))
     return [*records, unigram_record(windows, study)]
 
 
 def unigram_record(windows: Windows, study: str) -> Record:
-    """Return the record of the loss in nats of a guess by token frequency alone: their entropy."""
+    """Return the record of the unigram loss in nats: the entropy of the token frequencies."""
     return RecordContext("", study=study).record(
         "loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum())
     )
@@ -71,9 +71,9 @@ def training_records(folder: Path, context: RecordContext) -> list[Record]:
 
 
 def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> list[Record]:
-    """Return the loss curves of a model's pretraining, up to the checkpoint, and the unigram loss.
+    """Return the loss curves of a model's pretraining and the unigram loss; of a checkpoint, up to its step.
 
-    There are none where the losses are unknown: of models from elsewhere, or of another task.
+    There are no records where the losses are unknown: for models from elsewhere, or of another task.
     """
     is_checkpoint = folder.parent.name == "checkpoints" and folder.name.removeprefix("step-").isdigit()
     run_folder = folder.parent.parent if is_checkpoint else folder
@@ -91,7 +91,7 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
 
 
 def undertrained_message(records: list[Record], model: str) -> str:
-    """Return a sentence on an undertrained model, which knows token frequencies alone (`gates`); "" for others."""
+    """Return a message if a model is undertrained (`records.gates`), else an empty text."""
     table = Table(records)
     gains = insufficient_gain(table, model)
     unigram_loss = plateau(table)
