@@ -93,7 +93,7 @@ def _facts_of_page(model: str, opened: OpenModel, maps: TextMaps, undertrained: 
 
 
 def _name_on_page(model: str) -> str:
-    """Return the name of a model for a page: its folder's, for a model of a study with its seed."""
+    """Return the name of a model for a page: the name of its folder, with the seed of a study's model."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     name, seed = name_and_seed(path)
     return name if seed is None else f"{name}, seed {seed}"

@@ -1,4 +1,4 @@
-"""`whatwhere finetune`: a fine-tuning, and the records of what it did to accuracy and position table."""
+"""`whatwhere finetune`: a fine-tuning, and the records of its losses, accuracy and position table."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def run_finetuning(config: FinetuneConfig, out: str | Path, progress: bool = Tru
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
-    """Return all records of the finished fine-tuning in the folder `out`, whose name is the model's.
+    """Return all records of the finished fine-tuning in the folder `out`; the folder's name is the model's name.
 
     Args:
         corpus: Hellinger distances for stress and correlation; see `separation_records`.

@@ -51,7 +51,7 @@ def can_probe(windows: Windows) -> bool:
 
 
 def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
-    """Train and measure one model of a study, as far as it is not done; return the training's summary.
+    """Train one model of a study and measure it, skipping finished work; return the training's summary.
 
     Raises:
         ValueError: a setting of the training is refused, or a file is not as it was written.

@@ -264,7 +264,7 @@ def _time_steps(study: Study) -> dict[str, float]:
 
 
 def complete_study(study: Study) -> Path:
-    """Train, measure and compare the models of a prepared study, as far as not done; return the path of its page."""
+    """Train, measure and compare the models of a prepared study, skipping finished work; return its page's path."""
     config = study.config
     records = records_without_model(study)  # first: the budget of `find_training_steps` counts the time they take
     steps = find_training_steps(study)
@@ -417,8 +417,8 @@ def _log_passes(study: Study, steps: int) -> None:
     config = study.config
     batch_size = config.pretraining(config.models[0], 0, steps).batch_size
     passes = steps * batch_size / len(study.windows["train"])
-    if often := times_read(passes):
-        study.log.log_event("passes", f"each training window is {often}", times=round(passes, 2))
+    if phrase := times_read(passes):
+        study.log.log_event("passes", f"each training window is {phrase}", times=round(passes, 2))
 
 
 def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
