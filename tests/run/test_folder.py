@@ -159,15 +159,15 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
-        assert run.reason_to_repeat_finished("measured") is None
+        assert run.damage_of_step("measured") is None
         run.write("records.json", [1])
         run.mark_done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
         assert run.is_reusable("measured") and run.is_reusable("measured", inputs={"seeds": [1, 2]})
         assert not run.is_reusable("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
-        assert "records.json is not as it was written" in run.reason_to_repeat_finished("measured")
+        assert "records.json is not as it was written" in run.damage_of_step("measured")
         (tmp_path / "run/records.json").unlink()
-        assert run.reason_to_repeat_finished("measured") == f"{tmp_path / 'run/records.json'} is missing"
+        assert run.damage_of_step("measured") == f"{tmp_path / 'run/records.json'} is missing"
         run.write("records.json", [3])
         assert run.is_reusable("measured")  # whoever writes it again answers for it
 

@@ -1,8 +1,8 @@
 """The folder of a run: its files with their hashes, its finished steps, its log, and its lock.
 
 `manifest.jsonl` (`run.manifest`) lists every file with its hash, except pages, cards and logs that still grow. A file
-is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is killed
-before the rename leaves a hash that the file does not have yet; the next `open` puts the former one back.
+is written under a temporary name, its hash is added to the manifest, and the file is renamed. A process that is killed
+before the rename leaves a hash that the file does not have yet; the next `open` puts the former hash back.
 
 One command holds the lock. Its jobs write through `RunFolder.at`, without a lock.
 """
@@ -34,8 +34,8 @@ from .manifest import MANIFEST, Manifest
 
 LOG = "log.jsonl"
 _LONGEST = 4096  # characters of a path
-_provisional_runs: set[Path] = set()  # made by this process, and removed if the run around them is refused
-_SKIPPED_BY_SEARCH = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
+_removable_runs: set[Path] = set()  # runs of this process that go with the run around them if that one is refused
+_FILES_WITHOUT_HASH = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
 class RunFolder:
@@ -48,8 +48,8 @@ class RunFolder:
         self.path = path
         self.is_new = False
         self._manifest = Manifest(path, holds_lock=holds_lock)
-        self._may_be_refused = False  # a new run whose input may still be refused
-        self._provisional_at_open: frozenset[Path] = frozenset()  # `_provisional_runs` when this run was opened
+        self._is_provisional = False  # True for a new run until its input is accepted
+        self._removable_at_open: frozenset[Path] = frozenset()  # `_removable_runs` when this run was opened
 
     # ---- opening ----
 
@@ -58,15 +58,16 @@ class RunFolder:
     def open(cls, path: str | Path, kind: str) -> Iterator[Self]:
         """Open a run for writing under its lock, and create it if it is missing.
 
-        Its jobs write by `at`. Temporary files of killed processes are removed. A new run leaves no listed file if the
-        block raises ValueError before it calls `accept_input` or finishes a step: its input was refused. Nor do runs
-        that this process made inside it meanwhile, unless `keep_inner_run` was called for them.
+        Jobs of the run write through `at`. Temporary files of killed processes are removed.
+
+        A ValueError before `accept_input` or `mark_done` means that the input of a new run was refused. Its listed
+        files are then removed, with the runs that this process made inside it, except those of `keep_inner_run`.
 
         Args:
-            kind: what the run is ("study", "pretrain", ...).
+            kind: Kind of the run ("study", "pretrain", ...).
 
         Raises:
-            ValueError: the folder cannot be written, or holds something else.
+            ValueError: the folder cannot be written, or holds something else than a run of this kind.
             InUse: another process writes to it.
         """
         path = Path(path)
@@ -78,16 +79,16 @@ class RunFolder:
             run._manifest.refresh()
             run.is_new = run._manifest.is_empty
             run._begin_or_check(kind)
-            run._may_be_refused = run.is_new
-            run._provisional_at_open = frozenset(_provisional_runs)
+            run._is_provisional = run.is_new
+            run._removable_at_open = frozenset(_removable_runs)
             if run.is_new:
-                _provisional_runs.add(path.resolve())
+                _removable_runs.add(path.resolve())
             sweep(path, is_free)
             run._manifest.resolve_pending()
             try:
                 yield run
             except ValueError:
-                if run._may_be_refused:
+                if run._is_provisional:
                     run._withdraw()
                 raise
             finally:
@@ -101,13 +102,13 @@ class RunFolder:
         is_new = not Path(path).exists()
         with new_folder(Path(path)) as folder:
             yield folder
-            (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
+            (folder / MANIFEST).unlink(missing_ok=True)  # the block may have copied a run with its manifest
             run = cls(folder, holds_lock=True)
             run._manifest.begin(kind)
             run.add_to_manifest(*run.files_not_in_manifest())
             run._manifest.resolve_pending()
-        if is_new:  # it is removed with the run around it, if that one is refused
-            _provisional_runs.add(Path(path).resolve())
+        if is_new:
+            _removable_runs.add(Path(path).resolve())
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
@@ -118,7 +119,7 @@ class RunFolder:
 
     @staticmethod
     def tidy(path: Path) -> None:
-        """Remove temporary files and locks of killed processes from a run, unless it is in use or read-only."""
+        """Remove temporary files and locks of killed processes from a run; do nothing if it is in use or read-only."""
         with suppress(InUse, OSError), lock(path):
             sweep(path, is_free)
 
@@ -138,7 +139,7 @@ class RunFolder:
         return self._manifest.kind
 
     def _begin_or_check(self, kind: str) -> None:
-        """Begin a manifest in an empty folder, and refuse a folder of another kind."""
+        """Begin a manifest in a folder without one, and refuse a run of another kind or a folder with other files."""
         if self._manifest.kind == kind:
             return
         if self._manifest.kind is not None:
@@ -151,12 +152,12 @@ class RunFolder:
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith("."):
                 continue
-            # A manifest without a whole line is of a process that was killed as it began.
+            # A process that was killed at its first line left a manifest without a whole one.
             if path.name == MANIFEST:
                 continue
-            if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # another process begins it
+            if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # a run that begins
                 continue
-            if path.is_dir() and not is_free(path):  # a run in it that another process begins
+            if path.is_dir() and not is_free(path):  # a run that another process begins
                 continue
             if (self.path / "hashes.json").is_file() or (self.path / f"{kind}.yaml").is_file():
                 raise ValueError(
@@ -193,14 +194,14 @@ class RunFolder:
             ValueError: the file is missing, damaged, or not as it was written.
         """
         self.check(name)
-        if not (self.path / name).is_file():  # not listed either: `check` has compared a listed file
+        if not (self.path / name).is_file():  # and the manifest does not list it, else `check` had refused
             raise ValueError(
                 f"{self.path / name} is missing. Use a complete copy of the folder, or run the command again."
             )
         return format_of(name).read(self.path / name)
 
     def has(self, name: str) -> bool:
-        """Return whether the manifest lists a file and the folder has it."""
+        """Return whether the manifest lists a file and the file exists."""
         self._manifest.refresh()
         return name in self._manifest.files and (self.path / name).is_file()
 
@@ -231,10 +232,10 @@ class RunFolder:
         return [name for name in _files_below(self.path) if name not in self._manifest.files]
 
     def move_in(self, folder: Path, *, last: str = "") -> list[str]:
-        """Move every file and folder out of `folder` into the run; `last` comes after all others.
+        """Move every file and folder from `folder` into the run, and list them; the entry named `last` moves last.
 
         Returns:
-            The names of the files that were moved in, which the manifest lists.
+            The names of the files.
         """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
         self._manifest.append({"files": hashes})
@@ -247,7 +248,7 @@ class RunFolder:
         return list(hashes)
 
     def drop_entries(self, *names: str) -> None:
-        """Remove files or folders from the manifest, because something else is about to change them."""
+        """Remove files or folders from the manifest before code that writes no hashes changes them."""
         self._manifest.append({"removed": list(names)})
 
     def remove(self, *names: str) -> None:
@@ -261,12 +262,12 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def check(self, *names: str) -> None:
-        """Compare files with their hashes; a file that the manifest does not list passes.
+        """Compare files with their hashes in the manifest; a file without one passes.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.
         """
-        self._refuse(self.problems(names))
+        self._raise_first(self.problems(names))
 
     def check_all(self) -> None:
         """Compare every file that the manifest lists with its hash.
@@ -274,18 +275,18 @@ class RunFolder:
         Raises:
             ValueError: the first file that is missing or not as it was written.
         """
-        self._refuse(self.problems())
+        self._raise_first(self.problems())
 
     def check_present_files(self) -> None:
-        """Compare every listed file that exists with its hash: a step that lacks one runs again.
+        """Compare every listed file that exists with its hash; one that is missing passes, as its step runs again.
 
         Raises:
             ValueError: the first file that is not as it was written.
         """
         self.check(*filter(self.has, self.listed_files()))
 
-    def _refuse(self, problems: Iterable[str]) -> None:
-        """Raise the first of the problems as a ValueError that says what to do."""
+    def _raise_first(self, problems: Iterable[str]) -> None:
+        """Raise the first of some problems, if there is one, as a ValueError that says what to do."""
         if problem := next(iter(problems), None):
             if problem.endswith(" is missing"):
                 raise ValueError(f"{problem}. Use a complete copy, or give the command again that wrote it.")
@@ -321,10 +322,10 @@ class RunFolder:
         files: Iterable[str] = (),
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Mark a step as finished in the manifest; the run then stays, even if a later input is refused.
+        """Mark a step as finished in the manifest, and accept the input of the run (`accept_input`).
 
         Args:
-            inputs: Plain values that the step was made from; with other inputs it counts as not finished.
+            inputs: Plain values that the step was made from; `is_reusable` compares them.
             files: Names of the files that the step wrote.
             outcome: Small results, plain values, that need no file.
         """
@@ -333,27 +334,29 @@ class RunFolder:
         self._manifest.append({"done": step, **values})
 
     def accept_input(self) -> None:
-        """Keep the files of this new run even if a later step raises: its input is found good.
+        """Keep the files of this new run from now on, even if a later step raises.
 
-        A new run around this one, if refused, still removes them, unless `keep_inner_run` was called.
+        A new run around this one still removes them if it is refused, unless `keep_inner_run` was called.
         """
-        self._may_be_refused = False
+        self._is_provisional = False
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
-        return self.finished_step(step) is not None and self.reason_to_repeat_finished(step, inputs=inputs) is None
+        finished = self.finished_step(step)
+        if finished is None or (inputs is not None and finished["inputs"] != json.loads(json.dumps(dict(inputs)))):
+            return False
+        return self.damage_of_step(step) is None
 
-    def reason_to_repeat_finished(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
-        """Return why a finished step cannot be reused; None where it can, or where the step was never finished."""
-        self._manifest.refresh()
-        if (known := self._manifest.steps.get(step)) is None:
-            return None
-        if inputs is not None and known["inputs"] != json.loads(json.dumps(dict(inputs))):
-            return f"{self.path}: {step} was done from other inputs"
-        for name in known["files"]:
+    def damage_of_step(self, step: str) -> str | None:
+        """Return a sentence on the first missing or changed file of a finished step, None if all are as written.
+
+        A step that was never finished has no files, so the answer is None.
+        """
+        names = (self.finished_step(step) or {"files": []})["files"]
+        for name in names:
             if not (self.path / name).is_file():
                 return f"{self.path / name} is missing"
-        return next(self.problems(known["files"]), None)
+        return next(self.problems(names), None)
 
     def check_step(self, step: str) -> None:
         """Compare the files of a finished step with their hashes.
@@ -366,9 +369,9 @@ class RunFolder:
         self.check(*self._manifest.steps[step]["files"])
 
     def inputs_of_steps(self) -> dict[str, dict[str, Any]]:
-        """Return the names of the finished steps, each with its inputs."""
+        """Return the inputs of the finished steps, by name of the step."""
         self._manifest.refresh()
-        return {step: dict(known["inputs"]) for step, known in self._manifest.steps.items()}
+        return {name: dict(step["inputs"]) for name, step in self._manifest.steps.items()}
 
     def finished_step(self, step: str) -> Mapping[str, Any] | None:
         """Return `inputs`, `files` and `outcome` of a finished step; None where it was never finished."""
@@ -393,39 +396,40 @@ class RunFolder:
         return read_lines(self.path / LOG)
 
     def _withdraw(self) -> None:
-        """Remove the files of a new run whose input was refused, from its manifest first."""
+        """Remove the listed files of a new run whose input was refused, and the runs that were made inside it."""
         names = self.listed_files()
         self.remove(*names)
         for name in (LOG, MANIFEST):
             (self.path / name).unlink(missing_ok=True)
         for folder in sorted({(self.path / name).parent for name in names} - {self.path}, reverse=True):
-            with suppress(OSError):  # it holds something else
+            with suppress(OSError):  # it holds files that are not listed
                 folder.rmdir()
-        inner_runs = [
-            path for path in _provisional_runs - self._provisional_at_open if self.path.resolve() in path.parents
-        ]
+        inner_runs = [path for path in _removable_runs - self._removable_at_open if self.path.resolve() in path.parents]
         for path in sorted(inner_runs):
-            _provisional_runs.discard(path)
+            _removable_runs.discard(path)
             if path.is_dir() and is_free(path):
                 remove_folder(path)
 
 
 def keep_inner_run(path: Path) -> None:
-    """Let a run inside a new run stay, with all runs inside it: the next command can use it."""
+    """Keep a run, and all runs inside it, where the new run around it is refused: the next command can use it."""
     path = path.resolve()
-    _provisional_runs.difference_update([run for run in _provisional_runs if path in (run, *run.parents)])
+    _removable_runs.difference_update([run for run in _removable_runs if path in (run, *run.parents)])
 
 
 def _is_inside(name: str) -> bool:
-    """Return whether a name leads to a file below the folder; names of a damaged or foreign manifest may not."""
+    """Return whether a name leads to a file below its folder; a damaged or foreign manifest may have others."""
     return len(name) < _LONGEST and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 def _files_below(folder: Path, below: str = "") -> Iterator[str]:
-    """Yield names of files below a folder, without logs, names that begin with a dot, and runs inside this one."""
+    """Yield the names of files below a folder that get a hash: none of a run inside, none that begins with a dot.
+
+    below: Start of the names, a folder inside that ends with a slash.
+    """
     for path in sorted((folder / below).iterdir()):
         name = f"{below}{path.name}"
-        if path.name.startswith(".") or name in _SKIPPED_BY_SEARCH:
+        if path.name.startswith(".") or name in _FILES_WITHOUT_HASH:
             continue
         if not path.is_dir():
             yield name

@@ -333,7 +333,7 @@ class _StudyResults:
         """Write the results of the models measured so far, if a page is due and models are still to be measured."""
         measured = [model for model in self.models if self.study.is_measured(model)]
         # No page is drawn while a finished model, whose files are damaged or missing, waits to be measured again.
-        must_repeat = any(self.study.run.reason_to_repeat_finished(model.step_name) for model in self.models)
+        must_repeat = any(self.study.run.damage_of_step(model.step_name) for model in self.models)
         is_due = _needs_page(self.models, self.models_on_page, measured)
         if 0 < len(measured) < len(self.models) and not must_repeat and is_due:
             self.models_on_page = measured
@@ -422,7 +422,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
-    if why := study.run.reason_to_repeat_finished(model.step_name):
+    if why := study.run.damage_of_step(model.step_name):
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)
 
