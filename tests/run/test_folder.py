@@ -121,7 +121,7 @@ def test_killed_after_the_rename_has_the_new_file(tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed), RunFolder.open(out, "study") as run:
-        patch.setattr(files, "flush_directory", kill)
+        patch.setattr(files, "flush_names", kill)
         run.write("a.txt", "after")
     with RunFolder.open(out, "study") as run:
         assert run.read("a.txt") == "after" and list(run.problems()) == []

@@ -1,6 +1,7 @@
-"""Files and folders written whole or not at all: beside the target, flushed to the disk, then renamed.
+"""Files and folders written whole or not at all, readers that refuse damaged files, and hashes.
 
-`append_line` alone writes in place: a crash can tear the last line, which `read_lines` ignores.
+A file is written under a temporary name beside the target, flushed to the disk, then renamed. `append_line` alone
+writes in place: a crash can tear the last line, which `read_lines` ignores.
 """
 
 import contextlib
@@ -26,21 +27,21 @@ import numpy as np
 import psutil
 import yaml
 
-# Form of a temporary name: the target's name, the machine, the process, and `.before` for a target that was put aside;
-# or what the processes of one training write together (`training.checkpoints`).
+# Temporary names: the target's name, the machine and the process, with `.before` for an old folder that was put aside;
+# or a folder of shards that the processes of one training write together (`training.checkpoints`).
 TEMPORARY = re.compile(
     r"^\.(?:(?P<target>.+?)\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)(?P<put_aside>\.before)?|step-\d+-shards\.0)$"
 )
 ABANDONED_AFTER = 24 * 3600.0  # seconds without a change, of another machine's temporary file
 _MOST_VALUES = 100_000  # of a YAML file
-# A file is not unpacked where that would give more bytes than this, and more than _BOMB_RATIO times its size.
+# A file is not unpacked where it would have more bytes than this and more than _BOMB_RATIO times its packed size.
 _BOMB_BYTES = 1 << 28
 _BOMB_RATIO = 1000
 
 
 @contextmanager
 def name_in_errors(path: Path) -> Iterator[None]:
-    """Give an error of a full disk, which names no file, the name of what the block writes."""
+    """Add the path that the block writes to an error of a full disk, which names no file itself."""
     try:
         yield
     except OSError as error:
@@ -53,7 +54,7 @@ def name_in_errors(path: Path) -> Iterator[None]:
 def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = None) -> Iterator[IO[bytes]]:
     """Yield an open binary file that becomes `path` when the block ends well; missing folders above it are made.
 
-    before_rename: called with the temporary name of the whole file, just before it becomes `path`.
+    before_rename: called with the path of the temporary file, once it is whole, just before the rename.
 
     Raises:
         OSError: the disk is full or not writable; the file or folder that was at `path` is still there.
@@ -69,16 +70,16 @@ def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = No
         if before_rename is not None:
             before_rename(temporary)
         os.replace(temporary, path)
-        flush_directory(path.parent)
+        flush_names(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place that cannot be written, before anything is computed for it.
+    """Refuse a path that cannot be written, before anything is computed for it.
 
     Raises:
-        ValueError: this user may not write there, or a folder above it is a file.
+        ValueError: this user may not write there, or a folder above the path is a file.
     """
     path = path.absolute()
     place = next(p for p in (path, *path.parents) if p.exists())
@@ -90,7 +91,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path` that is removed when the block ends; move out of it what you want to keep."""
+    """Yield an empty folder beside `path` that is removed when the block ends; the block moves results out of it."""
     temporary = _temporary_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -119,7 +120,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             if before.is_dir():
                 os.replace(before, path)
             raise
-        flush_directory(path.parent)
+        flush_names(path.parent)
         shutil.rmtree(before, ignore_errors=True)
 
 
@@ -132,27 +133,27 @@ def remove_folder(path: Path) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Wait until a file is on the disk."""
+    """Flush a file to the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush every file of a folder, and the folder itself, to disk."""
+    """Flush every file below a folder, and all names in it, to the disk."""
     for path in [folder, *folder.rglob("*")]:
         if path.is_file():
             flush_file(path)
         elif path.is_dir():
-            flush_directory(path)
+            flush_names(path)
 
 
-def flush_directory(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, so that a renamed file survives a loss of power."""
+def flush_names(folder: Path) -> None:
+    """Flush the names in a folder, not its files, to the disk: a renamed file then survives a loss of power."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that have no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot flush names
             raise
     finally:
         os.close(number)
@@ -197,10 +198,10 @@ def read_json(path: str | Path, hint: str = "Delete it and run the command again
 
 
 def read_object(path: str | Path, *keys: str, hint: str = "Delete it and run the command again.") -> dict[str, Any]:
-    """Return the object of a JSON file that `write_json` wrote.
+    """Return the object of a JSON file that `write_json` wrote, after checking that it has the keys.
 
     Raises:
-        ValueError: as `read_json`, or it holds something else, or lacks one of the keys.
+        ValueError: as `read_json`, or the value is no object, or lacks one of the keys.
     """
     value = read_json(path, hint)
     if not isinstance(value, dict):
@@ -214,8 +215,8 @@ def read_yaml(path: str | Path, hint: str = "Use a complete copy.") -> Any:
     """Return the plain values of a YAML file.
 
     Raises:
-        ValueError: it is damaged, or holds what `parse_yaml` refuses.
-        OSError: it cannot be read.
+        ValueError: the file is damaged, or `parse_yaml` refuses its text.
+        OSError: the file cannot be read.
     """
     try:
         return parse_yaml(Path(path).read_text(encoding="utf-8"))
@@ -225,18 +226,18 @@ def read_yaml(path: str | Path, hint: str = "Use a complete copy.") -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the plain values of a YAML text; no tag makes an object of another kind.
+    """Return the plain values of a YAML text; a tag that asks for another object is refused.
 
     Raises:
-        ValueError: it is no YAML, is nested too deeply, has more than 100,000 values, parts that it repeats counted
-            again, or gives one key twice, of which YAML's library would take the last.
+        ValueError: the text is no YAML, is nested too deeply, gives a key twice in one mapping, or has more than
+            100,000 values, where an alias counts as often as it stands.
     """
     try:
         repeated = _repeated_key(yaml.compose(text, Loader=yaml.SafeLoader))
         value = yaml.safe_load(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    # The library's own constructors raise the last four where a text does not have the form of its tag.
+    # YAML's constructors raise errors other than YAMLError where a text does not have the form of its tag.
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
     if repeated:
@@ -248,15 +249,15 @@ def parse_yaml(text: str) -> Any:
 
 def _repeated_key(root: yaml.Node | None) -> str:
     """Return a sentence on the first key that a mapping below a node repeats; "" if none does."""
-    node_ids = set[int]()
+    visited_ids = set[int]()
     nodes = [root] if root is not None else []
     while nodes:
         node = nodes.pop()
-        if id(node) in node_ids:  # an alias, perhaps inside its own node
+        if id(node) in visited_ids:  # an alias, perhaps inside its own node
             continue
-        node_ids.add(id(node))
+        visited_ids.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            keys = set[tuple[str, str]]()  # 1 and "1" are two
+            keys = set[tuple[str, str]]()  # tag and text: 1 and "1" are different keys
             for key, value in node.value:
                 nodes.append(value)
                 if isinstance(key, yaml.ScalarNode) and key.value != "<<":
@@ -268,18 +269,21 @@ def _repeated_key(root: yaml.Node | None) -> str:
     return ""
 
 
-def _count_values(value: Any, known: dict[int, float]) -> float:
-    """Count the values inside a value: an alias counts again, a value inside itself is infinite."""
+def _count_values(value: Any, counts: dict[int, float]) -> float:
+    """Count the values inside a value: an alias counts again, and a value that holds itself counts as infinite.
+
+    counts: id of a value -> its count, for values that were visited.
+    """
     if isinstance(value, dict):
         inside = [*value, *value.values()]
     elif isinstance(value, list | tuple | set):
         inside = list(value)
     else:
         return 1
-    if id(value) not in known:
-        known[id(value)] = math.inf
-        known[id(value)] = 1 + sum(_count_values(part, known) for part in inside)
-    return known[id(value)]
+    if id(value) not in counts:
+        counts[id(value)] = math.inf
+        counts[id(value)] = 1 + sum(_count_values(part, counts) for part in inside)
+    return counts[id(value)]
 
 
 def read_array(path: str | Path, hint: str, mapped: bool = False) -> np.ndarray:
@@ -287,15 +291,15 @@ def read_array(path: str | Path, hint: str, mapped: bool = False) -> np.ndarray:
 
     Args:
         hint: Sentence that ends the error message: what the user can do.
-        mapped: Return a view of the file, and read values when they are used.
+        mapped: Return a memory map, which reads values when they are used.
 
     Raises:
-        ValueError: the file is damaged, or its head claims more numbers than there are.
+        ValueError: the file is missing or damaged, or its header claims more numbers than the file has.
     """
     try:
         with np.errstate(over="raise"):
             array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except Exception as error:  # numpy raises many, also of the modules that it reads the head with
+    except Exception as error:  # numpy raises errors of many classes, as do the modules that parse the header
         why = "there is no such file" if isinstance(error, FileNotFoundError) else "its head or length is wrong"
         raise ValueError(f"{path} is no complete array ({why}). {hint}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
@@ -304,7 +308,7 @@ def read_array(path: str | Path, hint: str, mapped: bool = False) -> np.ndarray:
 
 
 def unpacking_problem(unpacked: int, packed: int) -> str:
-    """Return why a file is not unpacked, as it unpacks to far more bytes than it has; "" where it may be.
+    """Return a phrase on a file that unpacks to far more bytes than it has; "" where it may be unpacked.
 
     Args:
         unpacked: Bytes after unpacking.
@@ -318,7 +322,7 @@ def unpacking_problem(unpacked: int, packed: int) -> str:
 def page_bytes(metadata: Any) -> int:
     """Return the bytes of the unpacked pages of a parquet file, from its metadata.
 
-    Columns are not asked: pyarrow ends the process where the metadata of a column do not fit its type.
+    Metadata of columns are not read: pyarrow ends the process where they do not fit the type of the column.
     """
     return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
 
@@ -328,24 +332,24 @@ def open_arrays(path: Path, hint: str = "Delete it and run the command again.") 
     """Open an .npz file and yield it; pickles are refused.
 
     Raises:
-        ValueError: the file is damaged, would unpack to far more bytes than it has, or the block fails on its arrays.
+        ValueError: the file is damaged, would unpack to far more bytes than it has, or the block raises any error.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if why := unpacking_problem(sum(entry.file_size for entry in arrays.zip.infolist()), path.stat().st_size):
                 raise ValueError(f"it {why}")
             yield arrays
-    except Exception as error:  # numpy, zipfile and zlib each raise their own
+    except Exception as error:  # numpy, zipfile and zlib raise classes of their own, also in the block
         why = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} is not a complete array file ({why}). {hint}") from error
 
 
 def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> None:
-    """Add an object as a line to a log, on a new line where a crash cut off the last one.
+    """Add an object as a line of JSON to a file, and begin a new line first where a crash cut off the last one.
 
     The file is locked meanwhile: on NFS, lines that two machines add at the same time would overwrite each other.
 
-    flush: wait until the line is on the disk.
+    flush: Flush the line to the disk.
     """
     with path.open("a+b") as file:
         with contextlib.suppress(OSError):  # a file system that knows no locks
@@ -363,7 +367,7 @@ def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> Non
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a log file, without lines that a crash cut off; [] where there is no file."""
+    """Return the objects of a file of JSON lines, without lines that a crash cut off; [] where there is no file."""
     objects = []
     for text in path.read_bytes().splitlines() if path.is_file() else ():
         with contextlib.suppress(ValueError):
@@ -421,19 +425,15 @@ def _temporary_path(path: Path) -> Path:
 
 
 def machine_id() -> str:
-    """Return eight hexadecimal digits for this machine.
-
-    They keep processes of several machines apart that have the same number and share a folder.
-    """
+    """Return eight hexadecimal digits for this machine: its processes may share a folder with those of others."""
     return f"{crc32(socket.gethostname().encode()):08x}"
 
 
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
     """Remove temporary files that killed processes left below a folder, and restore folders that they had put aside.
 
-    Files of other living processes stay, other machines' files for a day, and everything in a folder inside that is
-    not free.
-    Call it for the folder of a run alone: elsewhere another program may use such names.
+    Temporary files of other running processes stay, and another machine's for a day. A folder inside that is not free
+    is not entered. Call `sweep` for the folder of a run alone: elsewhere other programs may use such names.
     """
     for path in sorted(folder.iterdir()):
         if match := TEMPORARY.match(path.name):
@@ -444,11 +444,11 @@ def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
 
 
 def sweep_beside(path: Path) -> None:
-    """Remove temporary files that killed processes left beside a folder, as `sweep` does."""
-    for path_left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        match = TEMPORARY.match(path_left.name)
-        if match and match["target"] == path.name and _is_abandoned(path_left, match):
-            _clear_or_restore(path_left, match)
+    """Remove the temporary files of `path` that killed processes left beside it, as `sweep` does."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        match = TEMPORARY.match(leftover.name)
+        if match and match["target"] == path.name and _is_abandoned(leftover, match):
+            _clear_or_restore(leftover, match)
 
 
 def _clear_or_restore(path: Path, match: re.Match[str]) -> None:
@@ -462,11 +462,11 @@ def _clear_or_restore(path: Path, match: re.Match[str]) -> None:
 
 
 def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
-    """Return whether the process of a temporary name has ended, or is this one, which sweeps when it writes nothing.
+    """Return whether no process goes on to write a temporary file.
 
-    Another machine's processes are not seen from here: theirs is abandoned a day after it last changed, a folder a day
-    after an entry of its own came or went.
-    The shards of a checkpoint (`.step-N-shards.0`) always are: no training that wrote them goes on.
+    Its process has ended, or is this one, which sweeps when it writes nothing. Another machine's process cannot be
+    seen: its file is abandoned a day after the last change, a folder a day after an entry came or went. Shards of a
+    checkpoint (`.step-N-shards.0`) always are: no training that wrote them goes on.
     """
     if match["machine"] is None:
         return True
@@ -482,10 +482,10 @@ def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
 
 
 def check_inside(path: Path, names: Iterable[str]) -> None:
-    """Refuse file names in a list at `path` that lead outside the list's folder.
+    """Refuse file names that lead outside the folder of the file at `path`, which lists them.
 
     Raises:
-        ValueError: the first that is absolute or has a `..`.
+        ValueError: the first name that is absolute or has a `..`.
     """
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -502,11 +502,11 @@ def sha256(path: Path) -> str:
 
 
 def cached_hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file, computed once a process while the file's time and size stay."""
-    state = path.stat()
-    return _hash_of_state(path, state.st_mtime_ns, state.st_size)
+    """Return the SHA-256 of a file; a process computes it again only where the file's time or size changed."""
+    status = path.stat()
+    return _hash_of_version(path, status.st_mtime_ns, status.st_size)
 
 
 @cache
-def _hash_of_state(path: Path, changed: int, size: int) -> str:
+def _hash_of_version(path: Path, mtime_ns: int, size: int) -> str:
     return sha256(path)

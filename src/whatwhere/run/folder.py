@@ -20,7 +20,7 @@ from .files import (
     append_line,
     cached_hash_of,
     check_writable,
-    flush_directory,
+    flush_names,
     new_file,
     new_folder,
     read_lines,
@@ -244,7 +244,7 @@ class RunFolder:
             if target.is_dir():
                 remove_folder(target)
             os.replace(path, target)
-        flush_directory(self.path)
+        flush_names(self.path)
         return list(hashes)
 
     def drop_entries(self, *names: str) -> None:
