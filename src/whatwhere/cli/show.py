@@ -281,11 +281,11 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
         accept: A file of the run in FOLDER that you changed on purpose: its hash is recorded anew, before all files are
             compared. May be given again.
     """
-    from ..run.verify import accept_file, files_without_hash
+    from ..run.verify import files_without_hash, update_hash
     from ..run.verify import verify as compare
 
     for name in accept or ():
-        accept_file(folder, name)
+        update_hash(folder, name)
     count, problems = compare(folder)
     if not as_json and problems:
         print("\n".join(problems))

@@ -1,4 +1,4 @@
-"""Comparison of files with the hashes in their manifests, and acceptance of a file that a user has changed."""
+"""Comparison of files with the hashes in their manifests, and new hashes for files that a user has changed."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ def verify(folder: Path) -> tuple[int, list[str]]:
             continue
         count += len(run.listed_files())
         if first_look := list(run.problems()):
-            # A run may be written meanwhile: a second look sees the manifest that goes with the files.
+            # Another process may be writing the run: only problems that a second look also sees are real.
             second_look = set(run.problems())
             problems += [problem for problem in first_look if problem in second_look]
     return count, problems
@@ -36,7 +36,7 @@ def verify(folder: Path) -> tuple[int, list[str]]:
 def files_without_hash(folder: Path) -> list[str]:
     """List the files below a folder that no manifest lists, such as pages, cards and growing logs, sorted.
 
-    Left out are the manifests and everything whose name, or whose folder's, begins with a dot.
+    Manifests are left out, and files whose name, or the name of a folder above them, begins with a dot.
     """
     listed: set[Path] = set()
     below: list[Path] = []
@@ -46,22 +46,22 @@ def files_without_hash(folder: Path) -> list[str]:
         below.append(path)
         if path.name == MANIFEST:
             listed.add(path)
-            with suppress(ValueError):  # which `verify` names
+            with suppress(ValueError):  # `verify` names such a manifest
                 listed |= {path.parent / name for name in RunFolder.at(path.parent).listed_files()}
     return sorted(str(path.relative_to(folder)) for path in below if path not in listed)
 
 
-def accept_file(folder: Path, name: str) -> None:
-    """Add the present hash of a file that a user has changed on purpose to the manifest of its run.
+def update_hash(folder: Path, name: str) -> None:
+    """Replace the hash of a file that a user has changed on purpose in the manifest of its run.
 
     Args:
-        folder: The run's own folder, or one that it lies in.
-        name: The file, relative to the folder, or to the working directory.
+        folder: Folder of the run, or a folder around it.
+        name: Path of the file, relative to the folder or to the working directory.
 
     Raises:
-        ValueError: the folder is no run's, or records no such file.
+        ValueError: no run has the folder, or its manifest lists no such file.
     """
-    if RunFolder.at(folder).kind is None and (folder / name).is_file():  # such as a folder of studies or windows
+    if RunFolder.at(folder).kind is None and (folder / name).is_file():  # a folder around the run
         inner = next((path for path in (folder / name).parents if (path / MANIFEST).is_file()), folder)
         name = str((folder / name).relative_to(inner))
         folder = inner
@@ -74,8 +74,8 @@ def accept_file(folder: Path, name: str) -> None:
     if not run.has(name):
         names = run.listed_files()
         more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
-        is_there = (folder / name).is_file()
-        problem = "has no hash, as pages, cards and growing logs have none" if is_there else "is not there"
+        file_exists = (folder / name).is_file()
+        problem = "has no hash, as pages, cards and growing logs have none" if file_exists else "is not there"
         raise ValueError(f"{folder / name} {problem}. Files with a hash: {', '.join(names[:20])}{more}.")
     with RunFolder.open(folder, run.kind) as writable:
         writable.add_to_manifest(name)
