@@ -1,2 +1,1 @@
-"""Parts that every command uses: files that are whole or absent, one writer for a folder, jobs, signals, errors,
-progress."""
+"""Parts that every command uses: files, folders of runs with locks, settings, jobs, signals, errors, progress."""

@@ -1,5 +1,4 @@
-"""One command, with its jobs, writes to a folder: a lock that the system frees as its process dies, and a file that
-names the process."""
+"""Lock of a folder, to which one command with its jobs writes, and a file that names the command's process."""
 
 import fcntl
 import os
@@ -15,8 +14,8 @@ from .files import write_text
 
 LOCK = ".lock"
 WRITER = ".writer"
-MOST_TRIES = 100  # tries to make a folder that other processes remove meanwhile
-SECONDS_TO_WAIT = 0.1  # before refusing: a process that only asks who writes holds the lock for a moment
+MOST_TRIES = 100  # to make a folder that other processes remove meanwhile
+SECONDS_TO_WAIT = 0.1  # for a locked folder: `is_free` of another process takes the lock for a moment
 
 
 class InUse(ValueError):
@@ -38,7 +37,7 @@ def _this_process() -> str:
 
 
 def writer_of(folder: Path) -> str | None:
-    """Return who writes to a folder, "PID on HOST"; None where nobody does."""
+    """Return the process that writes to a folder, "PID on HOST"; None where none does."""
     return None if is_free(folder) else _read_writer(folder)
 
 
@@ -46,7 +45,7 @@ def is_free(folder: Path) -> bool:
     """Return whether no process writes to a folder; True where this user may not read its lock."""
     with suppress(OSError), (folder / LOCK).open("rb") as file:
         try:
-            # Shared, so that two processes which only ask do not see each other.
+            # Shared: two processes that call this at once both find the folder free.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -73,17 +72,17 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
                 raise
 
 
-_locked_folders: dict[Path, int] = {}  # folder that this process holds -> the thread that holds it
+_locked_folders: dict[Path, int] = {}  # folder that this process has locked -> the thread that did
 
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Lock a folder for this process; the system frees the lock when the process dies.
+    """Lock a folder for this thread inside the block; the system frees the lock if the process dies.
 
-    A folder that this thread holds already may be held once more.
+    A thread may lock a folder again that it has locked already.
 
     Raises:
-        InUse: another process or thread holds it.
+        InUse: another process or thread has locked the folder.
     """
     if _locked_folders.get(folder.resolve()) == threading.get_ident():
         yield
@@ -100,9 +99,9 @@ def lock(folder: Path) -> Iterator[None]:
         _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
-            path.unlink(missing_ok=True)  # a process that has just opened it finds it unlinked, and opens a new one
+            path.unlink(missing_ok=True)  # a process that has just opened the file sees that it is gone, and makes another
         finally:  # also where a signal interrupts this process
             file_lock.release()
-        with suppress(OSError):  # the folders hold files
+        with suppress(OSError):  # a folder that holds files stays, as do those above it
             for new in new_folders:
                 new.rmdir()

@@ -1,12 +1,12 @@
 """The manifest of a run: one line of `manifest.jsonl` for each change of its files and steps.
 
-A torn last line, which a killed process may leave, is ignored. Several handles add lines: one holds the lock, and each
-job has a handle of its own, whose lines have a random token under `by`. A handle renames the files of a line before it
-adds another, so that only files of its last line may still have their former content.
+A torn last line, which a killed process may leave, is ignored. Several handles (`Manifest` objects) add lines: one of
+the command that has locked the run, and one for each job, whose lines have a random token under `by`. A handle renames
+the files of a line before it adds another, so that only files of its last line may still have their former content.
 
-A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
-with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (every rename
-of the lines before is settled; the run goes on) with `restored` (former hashes of files that were not renamed).
+The first line has `format` and `kind`. Others may have `files` (name -> hash), `removed` (names), `done` (a finished
+step, with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file of the lines
+before waits for its rename; the run goes on) with `restored` (former hashes of files that were never renamed).
 """
 
 import json
@@ -24,11 +24,11 @@ FORMAT = "whatwhere-run-2"
 
 
 class Manifest:
-    """Files and steps of a run as of the last `refresh`, which reads the lines that were added to its manifest since.
+    """Handle of a run's manifest: files and steps as of the last `refresh`, which reads the lines added since.
 
     folder: folder of the run. kind: kind of the run; None without a manifest. files: name -> SHA-256. steps: name of a
-    finished step -> its inputs, files and outcome. holds_lock: True for a handle that holds the run's lock, or that
-    writes a folder which no other process sees yet.
+    finished step -> its inputs, files and outcome. holds_lock: True for the handle of the command that has locked the
+    run, or that writes a folder which no other process sees yet.
     """
 
     def __init__(self, folder: Path, *, holds_lock: bool = False) -> None:
@@ -42,7 +42,7 @@ class Manifest:
         self.steps: dict[str, dict[str, Any]] = {}
         # Token of a handle -> files in its last line -> their hashes before that line.
         self._pending: dict[str, dict[str, str | None]] = {}
-        self._state: tuple[int, int, int] | None = None  # inode, time and size of the file that was read
+        self._state: tuple[int, int, int] | None = None  # of the file when it was last read, see `_state_of`
         self._applied_bytes = 0
         self._last_applied_line = b""  # ends at `_applied_bytes`
 
@@ -53,11 +53,11 @@ class Manifest:
 
     @property
     def is_empty(self) -> bool:
-        """True where no whole line was read."""
+        """True where the last `refresh` had read no whole line."""
         return not self._applied_bytes
 
     def begin(self, kind: str) -> None:
-        """Add the first line."""
+        """Add the first line, with the kind of the run."""
         self.append({"format": FORMAT, "kind": kind})
 
     def append(self, line: dict[str, Any]) -> None:
@@ -66,10 +66,10 @@ class Manifest:
         append_line(self.path, line | ({"by": self._token} if self._token else {}), flush=True)
 
     def refresh(self) -> None:
-        """Apply the lines that were added since the last call.
+        """Read and apply the lines that were added since the last call.
 
         Raises:
-            ValueError: a line is of another program or of another version.
+            ValueError: another program or another version wrote a line.
         """
         state = _state_of(self.path)
         if state == self._state:
@@ -82,12 +82,12 @@ class Manifest:
             self._reset()
         for row in self._read_new_bytes().splitlines(keepends=True):
             line: Any = None
-            with suppress(ValueError):  # of a line that a crash cut off
+            with suppress(ValueError):  # a crash cut the line off
                 line = json.loads(row)
             if isinstance(line, dict):
                 try:
                     self._apply(line)
-                except (TypeError, AttributeError):  # of a line of another program
+                except (TypeError, AttributeError):  # another program wrote the line
                     raise ValueError(
                         f"{self.path} is no manifest of whatwhere: a line has values of other types. Restore it."
                     ) from None
@@ -98,7 +98,7 @@ class Manifest:
         self._state = state
 
     def _read_new_bytes(self) -> bytes:
-        """Return what follows the lines that were applied, or all of a file that was replaced."""
+        """Return the bytes after the last line that was applied, or all bytes of a file that was replaced."""
         with self.path.open("rb") as file:
             last_line = self._last_applied_line
             file.seek(self._applied_bytes - len(last_line))
@@ -122,8 +122,8 @@ class Manifest:
         self.files.update(new)
         for name in line.get("removed", ()):
             self.files.pop(name, None)
-            for below in [known for known in self.files if known.startswith(f"{name}/")]:
-                del self.files[below]
+            for name_below in [known for known in self.files if known.startswith(f"{name}/")]:
+                del self.files[name_below]
         if "kind" in line:
             if (written := line.get("format")) != FORMAT:
                 raise ValueError(
@@ -139,11 +139,11 @@ class Manifest:
             }
 
     def former_hashes(self, name: str) -> set[str | None]:
-        """Return the hashes that a file may still have because a handle has not renamed it yet; None: no file."""
+        """Return the hashes that a file may still have before a handle renames it; None: the file may be missing."""
         return {pending[name] for pending in self._pending.values() if name in pending}
 
     def resolve_pending(self) -> None:
-        """Restore the former hash of files that a killed process did not rename, so that nothing stays pending."""
+        """Restore the former hashes of files that a killed process did not rename. Call it while no job writes."""
         self.refresh()
         pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
         if not pending_hashes:
@@ -159,7 +159,7 @@ class Manifest:
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     """Return inode, time of change and size of a file; None where there is none.
 
-    The file is opened first: without that, NFS may return for a minute the state before another machine's change.
+    The file is opened first: else NFS may return, for a minute, the state before a change by another machine.
     """
     try:
         with path.open("rb") as file:
