@@ -18,7 +18,7 @@ from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_json
 from whatwhere.run.jobs import Job, run_jobs
 from whatwhere.run.lock import lock
-from whatwhere.run.processes import cores
+from whatwhere.run.processes import count_cores
 from whatwhere.training.pretrain import pretrain_on_windows
 from whatwhere.training.pretrain_settings import PretrainConfig
 
@@ -103,7 +103,7 @@ def main() -> None:
         config = PretrainConfig.parse({**settings, **rows, "seed": SEED, "steps": given.steps})
         jobs.append(Job(name, pretrain_on_windows, (config, out / name, windows), threads=1))
     with connect(given.on, out) as cluster, lock(out):
-        for _ in run_jobs(jobs, cores(), progress=True, name="tries", cluster=cluster):
+        for _ in run_jobs(jobs, count_cores(), progress=True, name="tries", cluster=cluster):
             write_table(out)
 
 

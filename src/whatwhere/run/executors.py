@@ -1,8 +1,7 @@
-"""Jobs of a command, and the way to hand them to an executor and take their results as they finish.
+"""Jobs of a command, and executors, whose `submit` takes a job and returns a future as in `concurrent.futures`.
 
-Executors are this process, further processes of this machine (`processes.Processes`), or the workers of a Dask cluster
-(`cluster_jobs.ClusterJobs`); `shard_pool.ShardPool` uses each of them. As in `concurrent.futures`,
-`submit` returns a future.
+An executor is this process (`ThisProcess`), further processes of this machine (`processes.Processes`), the workers of a
+Dask cluster (`cluster_jobs.ClusterJobs`), or `shard_pool.ShardPool`, which uses each of the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,16 +16,16 @@ from threadpoolctl import threadpool_limits
 from .progress import Progress, ignore_progress
 
 MakeContext = Callable[[], AbstractContextManager[object]]
-# (number and label of a job, done, total, part, note); a total of None ends the job's bar, 0 is unknown.
-Show = Callable[[int, str, int, int | None, str, str], None]
+# Takes number and label of a job, then done, total, part, note (`Progress`); a total of None ends the job's bar.
+ShowProgress = Callable[[int, str, int, int | None, str, str], None]
 
 
 @dataclass(frozen=True)
 class Job:
-    """Piece of work of a command. Where another process does it, arguments and result must be picklable.
+    """Piece of work of a command. Where another process does the job, arguments and result must be picklable.
 
-    label: its name on the screen. work: function of a module, which is called with `args` and, last, a `Progress`.
-    threads: how many it computes on in a process of this machine; None: all that there are. On a worker it has one.
+    label: name of the job on the screen. work: function at the top of a module, called with `args` and a `Progress` as
+    the last argument. threads: threads of the job on this machine; None: all of the process. On a worker it has one.
     """
 
     label: str
@@ -39,18 +38,18 @@ class Executor(Protocol):
     """Processes that do jobs: this one, others of this machine, or the workers of a cluster."""
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
-        """Hand over a job, which has a number that no other job of this executor has, and return its future result."""
+        """Hand over a job under a number that no other job of this executor has, and return its future result."""
 
 
 class ThisProcess:
-    """Executor that does each job immediately, inside `submit`, in this process; `submit` raises the error of a job.
+    """Executor that does each job in this process, inside `submit`, which raises the error of the job.
 
     Args:
         show: Function that gets the progress of the jobs.
-        make_context: Function that returns the context in which each job runs, such as `trust_scheme_of_job`.
+        make_context: Function that returns the context manager inside which each job runs.
     """
 
-    def __init__(self, show: Show | None = None, make_context: MakeContext = nullcontext) -> None:
+    def __init__(self, show: ShowProgress | None = None, make_context: MakeContext = nullcontext) -> None:
         self.show = show or ignore_progress
         self.make_context = make_context
 
@@ -69,8 +68,8 @@ def submit_and_yield(
 
     Args:
         jobs: Numbers and jobs, which are drawn one by one.
-        max_under_way: Function that returns how many jobs may be submitted and unfinished; default any number. While
-            that many are, no further job is drawn.
+        max_under_way: Function that returns how many jobs may be submitted and unfinished at once; None: any number.
+            No further job is drawn while there are that many.
     """
     under_way: dict[Future[Any], tuple[int, Job]] = {}
 
@@ -87,8 +86,8 @@ def submit_and_yield(
         yield from pop_finished(None)
 
 
-def progress_of(show: Show, number: int, label: str) -> Progress:
-    """Return the `Progress` of one job."""
+def progress_of(show: ShowProgress, number: int, label: str) -> Progress:
+    """Return the `Progress` that a job calls, which passes its reports to `show`."""
 
     def progress(done: int, total: int, part: str = "", note: str = "") -> None:
         show(number, label, done, total, part, note)
@@ -98,16 +97,16 @@ def progress_of(show: Show, number: int, label: str) -> Progress:
 
 @contextmanager
 def one_thread_context(make_context: MakeContext) -> Iterator[None]:
-    """Run the block on one thread in the context of `make_context`; afterwards determinism is as it was before.
+    """Run the block on one thread in the context of `make_context`, and restore torch's determinism afterwards.
 
-    A worker of a cluster does the jobs of many commands in one process.
+    A worker of a cluster does the jobs of many commands, one after another, in one process.
     """
     before = _determinism()
     try:
         with make_context(), limit_threads(1):
             yield
     finally:
-        if before != _determinism():  # torch's function imports its compiler, which takes a worker some five seconds
+        if before != _determinism():  # the setter imports torch's compiler, for some five seconds
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
@@ -118,11 +117,11 @@ def _determinism() -> tuple[bool, bool]:
 
 @contextmanager
 def limit_threads(threads: int | None) -> Iterator[None]:
-    """Limit this process to a number of threads inside the block; None leaves them as they are."""
-    previous = torch.get_num_threads()
+    """Limit this process to a number of threads inside the block; None sets no limit."""
     if threads is None:
         yield
         return
+    previous = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         with threadpool_limits(threads, user_api="blas"):

@@ -1,8 +1,8 @@
-"""Jobs in processes of their own, by default one for each core with one thread each, and one display of their progress.
+"""Jobs of a command in this process, in further processes or on a cluster, with one display of their progress.
 
 Two trainings side by side, of one thread each, end sooner than the same two one after the other, of two threads each:
-an encoder of some million parameters has too little to do in each operation. What a job computes depends on its number
-of threads, which the caller fixes (`threads_of_jobs`), not on what else runs.
+an encoder of some million parameters has too little to do in each operation. The result of a job depends on its number
+of threads, which the caller fixes (`threads_of_jobs`), not on the jobs beside it.
 """
 
 import os
@@ -21,90 +21,91 @@ from .executors import (
     Executor,
     Job,
     MakeContext,
-    Show,
+    ShowProgress,
     ThisProcess,
     progress_of,
     submit_and_yield,
 )
-from .processes import Processes, check_not_spawned, cores
+from .processes import Processes, check_not_spawned, count_cores
 from .progress import Progress, ignore_progress, make_bars
 from .signals import STOPPING, Stopped
 
-TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
-TRAINING_PARTS = ("training", "fine-tuning")  # parts of a job that count as its training
+TRAINING_SHARE = 0.8  # of the bar of a job: the part that its training fills
+TRAINING_PARTS = ("training", "fine-tuning")  # names of parts (`Progress`) that count as the training of a job
 
 
 def parallel_jobs() -> int:
-    """Return how many jobs run at the same time: one a core, but 1 where an accelerator or a launcher does the work."""
+    """Return how many jobs run at the same time: one per core, but one in all on an accelerator or under a launcher."""
     if torch.cuda.is_available() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return 1
-    return cores()
+    return count_cores()
 
 
-def threads_of_jobs(jobs: int, at_once: int) -> list[int | None]:
-    """Return the threads of each job, where at most `at_once` run at the same time.
+def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
+    """Return the threads of each job, where `at_once` jobs run at the same time on as many cores.
 
-    Each job has one thread, but the last jobs share the cores that are left idle. Where jobs run one by one, each is
-    None: all threads of the process.
+    Each job has one thread, except the last ones, fewer than `at_once`, which share the cores. Where jobs run one by
+    one, each has None: all threads of the process.
     """
     if at_once < 2:
-        return [None] * jobs
-    rest = jobs % at_once
-    return [*[1] * (jobs - rest), *[at_once // max(rest, 1)] * rest]
+        return [None] * job_count
+    rest = job_count % at_once
+    return [*[1] * (job_count - rest), *[at_once // max(rest, 1)] * rest]
 
 
 def run_jobs(
     jobs: Sequence[Job],
-    most_threads: int,
+    process_threads: int,
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
     make_context: MakeContext = nullcontext,
     cluster: Cluster | None = None,
 ) -> Generator[tuple[Job, Any], None, None]:
-    """Run jobs in processes, and yield each with its result when it finishes.
+    """Run jobs, and yield each with its result when it finishes.
 
-    Consecutive jobs of equal thread count run together; the next ones start when all of these have finished.
+    In further processes, consecutive jobs of equal thread count run together, and the next ones start when all of
+    these have finished.
 
     Args:
-        most_threads: Threads of all jobs that run at the same time in further processes. With 1, or for a single job,
-            jobs run one after another in this process, each with its own number of threads. On a cluster nothing reads
-            it.
+        process_threads: Threads of all further processes together. Below 2, or for a single job, there are none: jobs
+            run one after another in this process, on as many threads as each `Job` has. On a cluster it is ignored.
         progress: Show bars on stderr.
-        process_per_job: Start a process for each job, as for trainings: the heap of one stays large, and a second one
-            would grow on top of it. False: short jobs share their processes, which take some seconds to start.
-        name: Name of the jobs on the screen.
-        make_context: Picklable function that returns the context in which each job runs.
+        process_per_job: True for trainings, which leave a process with a large heap: each job has a process of its own.
+            False for short jobs, which share processes: one takes some seconds to start.
+        name: Plural noun for the jobs on the screen.
+        make_context: Picklable function that returns the context manager inside which each job runs.
         cluster: Workers that do the jobs, on one thread each, in place of processes of this machine.
 
     Raises:
-        Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
-            stays on disk.
+        Exception: the error of a job. The other jobs are stopped, trainings with a checkpoint; finished work stays.
     """
     numbered = list(enumerate(jobs))
-    runs_here = len(jobs) < 2 or most_threads < 2
+    runs_here = len(jobs) < 2 or process_threads < 2
     if cluster is None and not runs_here:
         check_not_spawned("This call")
     with _show_bars(progress, len(jobs), name) as show:
         if cluster is not None:
-            with cluster.session(show, make_context) as workers:
-                yield from _results(workers, numbered, show)
+            with cluster.session(show, make_context) as cluster_jobs:
+                yield from _results(cluster_jobs, numbered, show)
         elif runs_here:
             yield from _results(ThisProcess(show, make_context), numbered, show)
         else:
-            for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or most_threads):
+            for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or process_threads):
                 jobs_of_group = list(group)
-                size = min(len(jobs_of_group), most_threads // threads)
-                jobs_each = 1 if process_per_job else None
+                count = min(len(jobs_of_group), process_threads // threads)
+                jobs_per_process = 1 if process_per_job else None
                 with (
-                    Processes(size, threads, jobs_each, show, make_context) as processes,
+                    Processes(count, threads, jobs_per_process, show, make_context) as processes,
                     _explain_end(name, process_per_job, progress),
                 ):
                     yield from _results(processes, jobs_of_group, show)
 
 
-def _results(executor: Executor, jobs: Sequence[tuple[int, Job]], show: Show) -> Generator[tuple[Job, Any], None, None]:
-    """Yield each of some numbered jobs with its result when it finishes, and end its bar."""
+def _results(
+    executor: Executor, jobs: Sequence[tuple[int, Job]], show: ShowProgress
+) -> Generator[tuple[Job, Any], None, None]:
+    """Submit numbered jobs, yield each with its result when it finishes, and end its bar."""
     for number, job, future in submit_and_yield(executor, jobs):
         result = future.result()
         show(number, job.label, 0, None, "", "")
@@ -113,10 +114,10 @@ def _results(executor: Executor, jobs: Sequence[tuple[int, Job]], show: Show) ->
 
 @contextmanager
 def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[None]:
-    """Print what stays where the block, in which processes do jobs, is stopped.
+    """Print that finished work stays where a signal stops the block, in which processes do jobs.
 
     Raises:
-        OSError: in place of the error of a process that was killed, with advice.
+        OSError: a process was killed; the message has advice.
     """
     try:
         yield
@@ -126,7 +127,7 @@ def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[N
         raise
     except BrokenProcessPool:
         advice = "put `taskset -c 0` before it"
-        if process_per_job:  # on one thread, as the killed process had: results depend on the number of threads
+        if process_per_job:  # with one thread, as the killed process: results depend on the number of threads
             advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
         raise OSError(
             "A process was killed, perhaps for lack of memory. Run the same command to resume. "
@@ -135,25 +136,25 @@ def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[N
 
 
 @contextmanager
-def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
+def _show_bars(progress: bool, job_count: int = 0, name: str = "") -> Iterator[ShowProgress]:
     """Yield a function that moves the bar of a job on stderr; without `progress`, one that does nothing.
 
-    Each running job has a bar, and all `jobs` one above them, with the time left. A total of None ends a job, one of 0
-    is unknown. Where the block ends well, the bars are shown as complete. Several threads may call the function.
+    Each running job has a bar, and several jobs have one bar together above them, with the time left. Where the block
+    ends well, the bars are shown as complete. Several threads may call the function.
     """
     if not progress:
         yield ignore_progress
         return
-    # Seconds that the time left is judged by: long, as the parts behind the bar of all jobs differ in speed.
+    # Rich estimates the time left from these last seconds: many, as the parts of jobs differ in speed.
     with make_bars(speed_estimate_period=600) as display:
-        running: dict[int, tuple[str, Any]] = {}
+        running: dict[int, tuple[str, Any]] = {}  # number of a job -> its part, and the bar of this part
         shares: dict[int, float] = {}  # number of a job -> share of it that is finished
-        ended: set[int] = set()  # numbers of jobs, whose progress may still come
-        one_at_a_time = threading.Lock()
-        bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
+        ended: set[int] = set()  # numbers of finished jobs, of which reports may still come
+        bars_lock = threading.Lock()
+        bar_of_all = display.add_task(f"all {job_count} {name}", total=job_count, note="") if job_count > 1 else None
 
         def show(number: int, label: str, done: int, total: int | None, part: str, note: str) -> None:
-            with one_at_a_time:
+            with bars_lock:
                 if number not in ended:
                     move(number, label, done, total, part, note)
 
@@ -167,7 +168,7 @@ def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                     running[number] = part, display.add_task(f"{label}: {part}", total=total or None, note="")
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
-                # Work before a training counts nothing, work after it as a whole training.
+                # A job has the share 0 before its training, and TRAINING_SHARE after it, until the job ends.
                 has_trained = number in shares
                 share_trained = float(has_trained)
                 if total and part in TRAINING_PARTS:
@@ -178,16 +179,16 @@ def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                 display.update(bar_of_all, completed=sum(shares.values(), 0.0))
 
         yield show
-        with one_at_a_time:
+        with bars_lock:
             for task in [task for _, task in running.values()] + ([] if bar_of_all is None else [bar_of_all]):
                 display.update(task, completed=next(t.total for t in display.tasks if t.id == task))
 
 
 @contextmanager
 def show_progress(name: str, progress: bool) -> Iterator[Progress]:
-    """Yield the `Progress` of one long piece of work, with a bar for each part (`progress_bar`: one bar for all).
+    """Yield the `Progress` of one long piece of work, with a new bar for each part (`progress_bar`: one bar for all).
 
-    progress: False shows nothing.
+    progress: Show bars on stderr; False: nothing.
     """
     with _show_bars(progress) as show:
         yield progress_of(show, 0, name)

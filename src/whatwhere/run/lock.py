@@ -99,7 +99,7 @@ def lock(folder: Path) -> Iterator[None]:
         _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
-            path.unlink(missing_ok=True)  # a process that has just opened the file sees that it is gone, and makes another
+            path.unlink(missing_ok=True)  # a process that has just opened it opens a new one
         finally:  # also where a signal interrupts this process
             file_lock.release()
         with suppress(OSError):  # a folder that holds files stays, as do those above it

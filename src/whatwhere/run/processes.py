@@ -1,4 +1,4 @@
-"""Processes of this machine that do jobs on a fixed number of threads each and send their progress."""
+"""Further processes of this machine that do jobs, on a fixed number of threads each, and send their progress."""
 
 import multiprocessing
 import os
@@ -13,38 +13,40 @@ from typing import Any, Self
 import torch
 from threadpoolctl import threadpool_limits
 
-from .executors import Job, MakeContext, Show, progress_of
+from .executors import Job, MakeContext, ShowProgress, progress_of
 from .signals import end_process, hold_signals_while_spawning
 
 SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
-_THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_not_spawned(caller: str) -> None:
-    """Refuse to start processes in a spawned one that runs the script again, as the script has no `__main__` guard.
+    """Refuse to start processes in a spawned process that runs a script without a `__main__` guard again.
+
+    caller: Start of the message, such as "This call".
 
     Raises:
-        RuntimeError: this process is a spawned one that imports the script.
+        RuntimeError: this process was spawned and imports the script.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
 
 
 class Processes:
-    """Executor of processes that start with the first jobs, and end with the block or with this process.
+    """Executor whose processes start with the first jobs, and end with the block or with this process.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
 
     Args:
-        count: Processes, each with `threads` threads.
+        count: Number of processes, each with `threads` threads.
         jobs_per_process: Jobs after which a process is replaced by a new one; None: never.
         show: Function that gets the progress of the jobs, in a thread of its own.
-        make_context: Picklable function that returns the context in which each job runs.
+        make_context: Picklable function that returns the context manager inside which each job runs.
     """
 
     def __init__(
@@ -52,67 +54,67 @@ class Processes:
         count: int,
         threads: int = 1,
         jobs_per_process: int | None = None,
-        show: Show | None = None,
+        show: ShowProgress | None = None,
         make_context: MakeContext = nullcontext,
     ) -> None:
         self.make_context = make_context
         context = multiprocessing.get_context("spawn")
-        # A pipe, as an Event that a killed process waits for can never be set.
+        # A pipe, not an Event: setting an Event hangs once a process that waits for it was killed.
         stop_receiver, self._stop_sender = context.Pipe(duplex=False)
         self._reports: Any = None
         if show is not None:
             self._reports = context.SimpleQueue()
-            Thread(target=_forward, args=(self._reports, show), daemon=True).start()
-        initial = threads, stop_receiver, self._reports
-        self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=jobs_per_process)
+            Thread(target=_forward_reports, args=(self._reports, show), daemon=True).start()
+        arguments = threads, stop_receiver, self._reports
+        self._pool = ProcessPoolExecutor(count, context, _prepare, arguments, max_tasks_per_child=jobs_per_process)
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
-        """Hand a job to a process; `show` knows the job by `number`.
+        """Hand a job to a process; `show` is called with `number`.
 
         Raises:
-            BrokenProcessPool: a process was killed before.
+            BrokenProcessPool: a process of this executor was killed.
             Stopped: a signal came while a process started.
         """
         with hold_signals_while_spawning():
             return self._pool.submit(_do_job, number, job, self.make_context)
 
     def stop(self) -> None:
-        """Tell the processes to end, trainings after a checkpoint; the end of the block waits for that."""
+        """Tell the processes to end, trainings after a checkpoint; the end of the block waits until they have."""
         self._stop_sender.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        is_well = error[0] is None
-        if not is_well:
+        has_failed = error[0] is not None
+        if has_failed:
             self.stop()
-        self._pool.shutdown(cancel_futures=not is_well)
+        self._pool.shutdown(cancel_futures=has_failed)
         self.stop()
-        if is_well and self._reports is not None:  # nobody died holding the queue's lock
+        if not has_failed and self._reports is not None:  # no process died with the queue's lock
             self._reports.put(None)
 
 
-_reports: Any = None
+_reports: Any = None  # queue to the parent, in a process that does jobs
 
 
-def _start(threads: int, stop_receiver: Connection, reports: Any) -> None:
+def _prepare(threads: int, stop_receiver: Connection, reports: Any) -> None:
     global _reports
     _reports = reports
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
-    # In a thread: work that defers it ends its step first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which stops all processes
+    # In a thread, which waits: work that defers a stop ends its step first.
     signal.signal(signal.SIGTERM, lambda number, _: Thread(target=end_process, args=(number,), daemon=True).start())
-    Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
+    Thread(target=_end_when_told, args=(stop_receiver,), daemon=True).start()
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
-    os.environ.update(dict.fromkeys(_THREADS_OF_LIBRARIES, str(threads)))  # of those that the jobs load
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))  # for libraries that jobs load
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def _leave_at_stop(stop_receiver: Connection) -> None:
-    """Wait until the parent closes its end of the pipe, or dies, then end this process.
+def _end_when_told(stop_receiver: Connection) -> None:
+    """Wait until the parent closes its end of the pipe or dies, then end this process.
 
-    If the parent died, nothing more is written: the user may have started the same command again.
+    It ends without a checkpoint if the parent died: the user may have started the same command again.
     """
     parent = multiprocessing.parent_process()
     wait([stop_receiver] if parent is None else [stop_receiver, parent.sentinel])
@@ -134,6 +136,6 @@ def _do_job(number: int, job: Job, make_context: MakeContext) -> Any:
         return job.work(*job.args, progress_of(put, number, job.label))
 
 
-def _forward(reports: Any, show: Show) -> None:
+def _forward_reports(reports: Any, show: ShowProgress) -> None:
     while (report := reports.get()) is not None:
         show(*report)

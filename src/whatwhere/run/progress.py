@@ -26,7 +26,7 @@ class Progress(Protocol):
 
 
 def ignore_progress(*state: Any, **words: Any) -> None:
-    """Show nothing of what work (`Progress`) or a job (`executors.Show`) reports."""
+    """Show nothing of what work (`Progress`) or a job (`executors.ShowProgress`) reports."""
 
 
 class Bars(bars.Progress):

@@ -12,7 +12,7 @@ import torch
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..models.tensors import default_device
-from ..run.processes import cores
+from ..run.processes import count_cores
 from ..run.remote import cpu_name
 from ..run.thread_waiting import wait_policy
 from ..training.environment import is_bf16_faster
@@ -45,7 +45,7 @@ def machine_facts() -> dict[str, Any]:
     """Return processor, cores that this process may use, memory in bytes, and accelerator name or None."""
     return {
         "cpu": cpu_name(),
-        "cores": cores(),
+        "cores": count_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }

@@ -274,10 +274,10 @@ def complete_study(study: Study) -> Path:
     results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
     # 1: trainings run one after another in this process, each with all threads of the process.
-    most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
+    process_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(trust_scheme_of_job, text_of_scheme(config.scheme))
     # `closing` stops running jobs before an interrupted command gives up the lock of the folder.
-    trainings = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
+    trainings = run_jobs(jobs, process_threads, study.progress, make_context=make_context, cluster=study.cluster)
     with closing(trainings):
         for job, summary in trainings:
             _log_trained(study, job.args[0].model, summary)
