@@ -70,7 +70,7 @@ def test_folder_in_use_keeps_its_class_in_a_study():
 
 
 def test_worker_without_the_shared_folder_is_named(requirements, tmp_path):
-    assert f"may not write {tmp_path / 'held'}" in refusal(replace(requirements, mark="another run's token"))
+    assert f"may not write {tmp_path / 'held'}" in refusal(replace(requirements, resource="another run's token"))
     assert "/gone" in refusal(replace(requirements, directory="/gone"))
     Path(requirements.proof_file).unlink()
     assert f"does not see or may not write {tmp_path / 'held'}" in refusal(requirements)

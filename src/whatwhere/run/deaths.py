@@ -1,4 +1,4 @@
-"""Workers that died at jobs, and what Dask knows of why: memory, a crash, or a machine or batch job that is gone."""
+"""Workers of a cluster that died at jobs, and the causes that Dask knows: memory, a crash, a lost machine."""
 
 import asyncio
 import re
@@ -9,11 +9,12 @@ from typing import Any
 
 from .admission import WorkerProcess
 
-SECONDS_TO_ASK = 3.0  # a nanny how its worker ended
+SECONDS_TO_ASK = 3.0  # to ask a nanny how its worker ended; as long for the scheduler to report the loss
 MOST_DEATHS = 20  # at one job, whatever their causes
 MEMORY = "passed its memory limit"
 GONE = "lost with its machine or batch job, or its nanny cannot be asked"
 UNKNOWN = "died of something that its nanny does not name"
+# Lines of a nanny's log on the process of its worker.
 _END = re.compile(r"Worker process (\d+) ((?:exited with|was killed by) .*)")
 _LIMIT = re.compile(r"\(pid=(\d+)\) exceeded .* memory budget")
 
@@ -21,36 +22,36 @@ _Worker = tuple[str, WorkerProcess | None]  # address and process: the next proc
 
 
 class Deaths:
-    """Deaths of workers by the number of the job that each was doing, and whether the job was the cause.
+    """Deaths of workers with their causes, by the number of the job that the worker was doing.
 
-    Dask counts a death against every job that the worker was given, and all deaths alike. This counts a death at the
-    job that the worker did, and tells a worker that was killed with its nanny from one that died of the job.
+    Dask counts a death against every job that the worker was given, whatever the cause. This class counts it against
+    the job that the worker did, and tells a worker that was killed with its nanny from one that died of the job.
 
     Args:
         client: `distributed.Client` of the scheduler.
-        processes: of the workers, by address (`Admission.processes`).
+        processes: Processes of the workers, by address (`Admission.processes`).
     """
 
     def __init__(self, client: Any, processes: Mapping[str, WorkerProcess]) -> None:
         self.client = client
         self.processes = processes
-        self._busy: dict[int, str] = {}  # number of a job -> address of the worker that began it last
+        self._addresses: dict[int, str] = {}  # number of a running job -> address of the worker that began it last
         self._deaths: dict[int, list[_Worker]] = defaultdict(list)  # number of a job -> workers that died at it
         self._causes: dict[_Worker, str] = {}
 
     def record_begin(self, number: int, address: str) -> None:
-        """Remember that a worker begins a job, and so has ended the one before: it does one at a time."""
-        for before in [other for other, busy in list(self._busy.items()) if busy == address]:
-            self._busy.pop(before, None)
-        self._busy[number] = address
+        """Remember that a worker begins a job. It does one at a time, so that its last one has ended."""
+        for last in [job for job, worker in list(self._addresses.items()) if worker == address]:
+            self._addresses.pop(last, None)
+        self._addresses[number] = address
 
     def forget(self, number: int) -> None:
-        """Forget a job whose result is there: a text has millions of shards."""
-        self._busy.pop(number, None)
+        """Forget a job whose result has come: memory would grow with the shards of a text."""
+        self._addresses.pop(number, None)
         self._deaths.pop(number, None)
 
     def record_memory_limit(self, address: str) -> None:
-        """Remember that a worker passed its memory limit, for which its nanny ends it."""
+        """Remember that a worker passed its memory limit, and that its nanny ends it for that."""
         self._causes[address, self.processes.get(address)] = MEMORY
 
     def has_passed_memory_limit(self, address: str) -> bool:
@@ -58,39 +59,41 @@ class Deaths:
         return self._causes.get((address, self.processes.get(address))) == MEMORY
 
     def is_busy(self, address: str) -> bool:
-        """Return whether a worker last reported one of these jobs as running."""
-        return address in list(self._busy.values())
+        """Return whether a worker began one of these jobs and is not known to have ended it."""
+        return address in list(self._addresses.values())
 
     def record_loss(self, address: str) -> None:
         """Record that a worker was lost without retiring."""
-        for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `forget`
-            if busy == address:
+        for number, worker in list(self._addresses.items()):  # a copy: another thread may call `forget`
+            if worker == address:
                 self._deaths[number].append((address, self.processes.get(address)))
-                self._busy.pop(number, None)  # the next process at this address has not begun the job
+                self._addresses.pop(number, None)  # the next process at this address has not begun the job
 
     def wait_for_loss(self, number: int, address: str) -> None:
         """Wait until the scheduler reports that a worker died during a job.
 
-        Return immediately if the worker did another job, and after SECONDS_TO_ASK at the latest.
+        Return immediately if the worker did not do that job, and after SECONDS_TO_ASK at the latest.
         """
         until = time.monotonic() + SECONDS_TO_ASK
-        while self._busy.get(number) == address and self.last_worker(number) != address and time.monotonic() < until:
+        while (
+            self._addresses.get(number) == address and self.last_worker(number) != address and time.monotonic() < until
+        ):
             time.sleep(0.02)
 
     def last_worker(self, number: int) -> str:
-        """Return the address of the worker that died last at a job; empty where none did."""
+        """Return the address of the worker that died last at a job; "" where none did."""
         deaths = self._deaths[number]
         return deaths[-1][0] if deaths else ""
 
     def find_causes(self, number: int) -> Counter[str]:
-        """Ask how each worker ended that died at a job, and return how often each cause occurred."""
+        """Return how often each cause of death occurred at a job, after asking the nannies of the dead workers."""
         for worker in self._deaths[number]:
             if worker not in self._causes:
                 self._causes[worker] = UNKNOWN if worker[1] is None else self._ask_nanny(worker[1])
         return Counter(self._causes[worker] for worker in self._deaths[number])
 
     def _ask_nanny(self, process: WorkerProcess) -> str:
-        """Ask the nanny of a worker how the process of the worker ended."""
+        """Return how the process of a worker ended, after asking the worker's nanny."""
         if not process.nanny:
             return GONE
 
@@ -102,7 +105,7 @@ class Deaths:
             try:
                 lines = [line for _, line in self.client.sync(ask)]
             except (OSError, TimeoutError, RuntimeError):
-                # The nanny may only be unreachable. GONE is not blamed on the job, so MOST_DEATHS ends the retries.
+                # The job may yet be the cause, where only the nanny cannot be reached: MOST_DEATHS ends the retries.
                 return GONE
             if any((limit := _LIMIT.search(line)) and int(limit[1]) == process.pid for line in lines):
                 return MEMORY
@@ -114,11 +117,11 @@ class Deaths:
             time.sleep(0.2)
 
 
-def deaths_caused_by_job(causes: Counter[str]) -> int:
-    """Return how many workers died of a job: not those that were killed with their machines or batch jobs."""
+def count_deaths_by_job(causes: Counter[str]) -> int:
+    """Count the workers that died of a job: all but workers that were lost with their machine or batch job."""
     return causes.total() - causes[GONE]
 
 
 def describe_deaths(causes: Counter[str]) -> str:
     """Return the causes of deaths in words, the most frequent first."""
-    return ", ".join(f"{number} {cause}" for cause, number in causes.most_common())
+    return ", ".join(f"{count} {cause}" for cause, count in causes.most_common())

@@ -1,6 +1,6 @@
-"""Jobs on a worker of a Dask cluster: how the worker checks itself, does a job, sends its progress, and stops it.
+"""Code that runs on a worker of a Dask cluster: it checks the worker, does a job, sends progress, and stops the job.
 
-The scheduler imports this module, too; therefore this module imports nothing that takes seconds.
+The scheduler imports this module, too; therefore it imports nothing that takes seconds.
 """
 
 import asyncio
@@ -29,32 +29,32 @@ from .progress import Progress
 from .signals import Stopped, clear_stop, request_stop, stop_this_thread
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
-SECONDS_OF_LONG_JOB = 5.0  # one that takes more may have held a model
-SECONDS_TO_WAIT_FOR_WRITER = 900.0  # a step of the last writer may take minutes
+SECONDS_OF_LONG_JOB = 5.0  # a job that takes more may have loaded a model
+SECONDS_TO_WAIT_FOR_WRITER = 900.0  # of a job's run: a step of the last writer may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
-# First value of an event of a job. Further values are the arguments of `Deaths.record_begin`, or of `Show`.
+# Kinds of events of a job: the first value. The others are the arguments of `Deaths.record_begin` or `ShowProgress`.
 BEGIN = "begin"
 PROGRESS = "progress"
 _PACKAGE = Path(__file__).parents[1]
-# Programs that decide numbers; an extra's programs may be absent on both sides.
-_DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy", "scikit-learn")
-_OF_EXTRAS = ("sentence-transformers", "mteb")
+# Programs on which results depend; worker and command may both lack an extra's programs.
+_PROGRAMS = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy", "scikit-learn")
+_PROGRAMS_OF_EXTRAS = ("sentence-transformers", "mteb")
 
 
 class JobStopped(Exception):
-    """Exception for a job that nobody wants any more; what it has finished is kept."""
+    """Exception for a job that was stopped because its command has ended; its checkpoints stay."""
 
 
 @dataclass(frozen=True)
 class Requirements:
     """Versions and folders that a worker has to have in common with the machine of a command.
 
-    mark: resource that the command gives the workers that pass. versions: `code_versions` there. directory: where the
-    command runs, from which its relative paths count. proof_file: file whose text is `mark`, in a shared folder that
-    the command holds.
+    resource: name of the Dask resource that workers get if they pass. versions: `code_versions` of the command.
+    directory: working directory of the command, to which paths are relative. proof_file: file whose text is `resource`,
+    in a shared folder that the command has locked.
     """
 
-    mark: str
+    resource: str
     versions: tuple[tuple[str, str], ...]
     directory: str
     proof_file: str
@@ -62,12 +62,16 @@ class Requirements:
 
 @cache
 def code_versions() -> tuple[tuple[str, str], ...]:
-    """Return the names and versions of all programs that decide a result; of this package with a hash of its code."""
+    """Return names and versions of all programs on which results depend; this package's has a hash of its code."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(str(path.relative_to(_PACKAGE)).encode() + path.read_bytes())
-    others = [(name, _version_of(name)) for name in (*_DECIDE_NUMBERS, *_OF_EXTRAS)]
-    return ("whatwhere", f"{VERSION} (code {digest.hexdigest()[:8]})"), ("Python", platform.python_version()), *others
+    libraries = [(name, _version_of(name)) for name in (*_PROGRAMS, *_PROGRAMS_OF_EXTRAS)]
+    return (
+        ("whatwhere", f"{VERSION} (code {digest.hexdigest()[:8]})"),
+        ("Python", platform.python_version()),
+        *libraries,
+    )
 
 
 def _version_of(program: str) -> str:
@@ -77,18 +81,18 @@ def _version_of(program: str) -> str:
         return "(not installed)"
 
 
-code_versions()  # as they are now: the files may change while this process runs
+code_versions()  # cached now: the files may change while this process runs
 
 
 def check_worker(requirements: Requirements, name: str, threads: int) -> None:
-    """Compare a worker with the machine of a command.
+    """Refuse this worker if it differs from the machine of a command in a way that results or jobs depend on.
 
     Args:
-        name: of the worker, for the message.
-        threads: how many jobs it does at the same time.
+        name: Name of the worker, for the message.
+        threads: Number of jobs that the worker does at the same time.
 
     Raises:
-        ValueError: names the worker and what differs.
+        ValueError: the first difference.
     """
     for (program, wanted), (_, installed) in zip(requirements.versions, code_versions(), strict=True):
         if wanted != installed:
@@ -109,7 +113,7 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
     proof = Path(requirements.proof_file)
     is_shared = os.access(requirements.directory, os.X_OK)
     try:
-        is_shared = proof.read_text() == requirements.mark and is_shared
+        is_shared = proof.read_text() == requirements.resource and is_shared
         with tempfile.TemporaryFile(dir=proof.parent):
             pass
     except OSError:
@@ -135,30 +139,30 @@ def cpu_name() -> str:
 
 
 async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str] | ValueError:
-    """Let the scheduler give this worker jobs that ask for `Requirements.mark`.
+    """Check this worker, and let the scheduler give it jobs that ask for `Requirements.resource` if it passes.
 
     Returns:
-        The id of its process and its processor's name; or why it does not pass (`check_worker`): Dask would write the
-        traceback of an error that is raised to the worker's log.
+        The worker's process id and the name of its processor; or the error of `check_worker`, which is not raised:
+        Dask would write its traceback to the worker's log.
     """
     try:
         await asyncio.to_thread(check_worker, requirements, dask_worker.address, dask_worker.state.nthreads)
     except ValueError as error:
         return ValueError(str(error))
-    await dask_worker.set_resources(**{requirements.mark: 1})
+    await dask_worker.set_resources(**{requirements.resource: 1})
     if dask_worker.status.name == "running":
-        # Jobs for which there was no worker are given to one that begins to run, not to one that gets a resource.
+        # Dask gives waiting jobs to a worker that begins to run, not to one that gets a resource.
         running = dask_worker.status
         dask_worker.status = type(running).paused
         dask_worker.status = running
     return os.getpid(), cpu_name()
 
 
-_folder_in_work: Path | None = None  # shared folder of the job that this worker does
+_folder_in_work: Path | None = None  # shared folder of the job that this worker does now
 
 
-async def wait_until_idle(folder: str, seconds: float) -> None:
-    """Wait, on a worker, until it does no job for the command that holds a folder, at most some seconds."""
+async def wait_for_job_end(folder: str, seconds: float) -> None:
+    """Wait until this worker does no job of a command that writes to `folder`, for at most `seconds`."""
     until = time.monotonic() + seconds
     while _folder_in_work == Path(folder) and time.monotonic() < until:
         await asyncio.sleep(0.1)
@@ -166,7 +170,7 @@ async def wait_until_idle(folder: str, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class JobSite:
-    """Surroundings of jobs: topic of their events, folder that their command holds, directory where it runs."""
+    """Surroundings of jobs: topic of their events, folder and working directory of their command."""
 
     topic: str
     folder: str
@@ -174,11 +178,11 @@ class JobSite:
 
 
 def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
-    """Do a job on this worker: `pickled` holds its label, function, arguments, and what makes its context.
+    """Do a job on this worker; `pickled` has the job's label, `work` and `args`, and a function that makes its context.
 
     Raises:
-        JobStopped: nobody wants the job any more.
-        Reschedule: the worker ends, and another one is to go on.
+        JobStopped: the command does not wait for the job any more.
+        Reschedule: this worker ends; Dask gives the job to another one.
     """
     global _folder_in_work
     from distributed import Reschedule, get_worker
@@ -204,7 +208,7 @@ def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
         with _stop_if_unwanted(worker, key, send_progress) as progress, make_context():
             return _do_when_run_is_free(work, args, progress)
     except BaseException as error:
-        traceback.clear_frames(error.__traceback__)  # they hold the model
+        traceback.clear_frames(error.__traceback__)  # frames keep the model in memory
         if not isinstance(error, Stopped):
             raise
         raise (Reschedule() if _is_wanted(worker, key) else JobStopped(label)) from None
@@ -212,7 +216,7 @@ def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
         clear_stop()
         _folder_in_work = None
         if time.monotonic() - began > SECONDS_OF_LONG_JOB:
-            gc.collect()  # Dask gives no more jobs to a worker that holds 80 % of its memory
+            gc.collect()  # Dask gives no jobs to a worker that uses 80 % of its memory
             trim_heap()
 
 
@@ -224,9 +228,9 @@ def _is_wanted(worker: Any, key: str) -> bool:
 
 @contextmanager
 def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterator[Progress]:
-    """Tell the work in the block to stop where nobody wants it any more: its command or its worker ends.
+    """Yield a `Progress`, and tell the work in the block to stop once its command or its worker ends.
 
-    Work that defers a stop looks itself; other work stops where it calls the `Progress` that this yields.
+    Work that defers a stop (`signals.defer_stop`) stops after its step; other work stops where it calls the `Progress`.
     """
     is_over = threading.Event()
     is_unwanted = threading.Event()
@@ -253,8 +257,7 @@ def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterato
 
 
 def _do_when_run_is_free(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
-    """Do a job once the run that it writes, such as a model's folder, is free: a worker may still do the same job for a
-    command that has ended."""
+    """Do a job once the run that it writes is free: a worker may still do that job for a command that has ended."""
     until = time.monotonic() + SECONDS_TO_WAIT_FOR_WRITER
     while True:
         try:
@@ -262,5 +265,5 @@ def _do_when_run_is_free(work: Callable[..., Any], args: tuple[Any, ...], progre
         except InUse:
             if time.monotonic() > until:
                 raise
-            progress(0, 0, "waiting for its last writer")
+            progress(0, 0, "waiting for the last writer")
             time.sleep(1)
