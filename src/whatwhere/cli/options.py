@@ -15,7 +15,7 @@ import typer
 
 from ..corpus.paths import check_corpus
 from ..run.reference import check_model_name
-from ..run.settings import OtherSetting, StrictConfig
+from ..run.settings import SettingMismatch, StrictConfig
 from ..study.study_keys import HeadsConfig
 from ..training.training_keys import check_scheme_file
 from .key_options import Key
@@ -96,7 +96,7 @@ def verb(
                     values[name] = key.default
             try:
                 function(**{name: values[name] for name in parameters})
-            except OtherSetting as error:
+            except SettingMismatch as error:
                 advice = _advice(error, keys.get(error.key), error.key in parameters)
                 raise ValueError(error.message_with(advice)) from None
 
@@ -109,7 +109,7 @@ def verb(
     return register
 
 
-def _advice(error: OtherSetting, key: Key | None, is_argument: bool) -> str:
+def _advice(error: SettingMismatch, key: Key | None, is_argument: bool) -> str:
     """Return how to type the setting that resumes a run: by its option, as an argument, or by --set."""
     if key is not None:
         return key.advice(error.value)

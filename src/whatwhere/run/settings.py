@@ -1,4 +1,4 @@
-"""Strict configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
+"""Strict configurations: pydantic models that refuse unknown keys, read from YAML files and `key=value` arguments."""
 
 import difflib
 import os
@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
@@ -19,18 +20,17 @@ from .folder import RunFolder
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-# Words that stand for a text, a model or a tokenizer; a folder of that name is ./reference.
+# Words that name a text, a model or a tokenizer even where a path of that name exists (./words names the path).
 _NO_PATHS = ("reference", "python-docs", "words", "characters")
-# How alike a known key must be to be suggested: at 0.6, difflib's own, an unknown `inside` was taken for `size`.
-CLOSE = 0.7
+# Similarity at which a known key is suggested: with 0.6, difflib's default, `size` was suggested for `inside`.
+_SUGGESTION_CUTOFF = 0.7
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def plain_path(text: str) -> str:
     """Return a path, or NAME=PATH, without `./`, doubled and trailing slashes.
 
-    A text that names no existing path is returned unchanged, as are names on the Hub, `reference` and the like. Two
-    settings are equal where their plain paths are.
+    A text that names no existing path is returned unchanged, as are `reference` and the other words in `_NO_PATHS`.
     """
     name, equals, path = ("", "", text) if os.path.exists(text) else text.rpartition("=")
     plain = str(Path(path))
@@ -38,25 +38,26 @@ def plain_path(text: str) -> str:
     return f"{name}{equals}{plain}" if is_path else text
 
 
-def _plain(value: Any) -> Any:
-    """Return a value of a setting with its paths as `plain_path` gives them."""
+def _with_plain_paths(value: Any) -> Any:
+    """Return the value of a setting with its paths as `plain_path` gives them, so that equal values compare equal."""
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [_with_plain_paths(part) for part in value]
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: _with_plain_paths(part) for key, part in value.items()}
     return plain_path(value) if isinstance(value, str) else value
 
 
 def _check_keys(keys: Iterable[Any], path: str | Path | None) -> None:
-    """Refuse a key that is no text: YAML allows numbers and more."""
+    """Refuse a key that is no text: YAML also allows numbers and dates."""
     if misfits := [key for key in keys if not isinstance(key, str)]:
         raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
 
 
-class OtherSetting(ValueError):
-    """Error for a setting that differs from the one that a run was started with.
+class SettingMismatch(ValueError):
+    """Error for a setting that differs from the saved one of a run.
 
-    problem: both values. key, value: the setting that resumes the run. The command line names its option.
+    problem: Sentence with both values. hint: Sentence with the command that resumes the run; "" where there is none.
+    key, value: Saved setting, which resumes the run. The command line names the option of the key instead.
     """
 
     def __init__(self, problem: str, hint: str, key: str, value: Any) -> None:
@@ -70,27 +71,27 @@ class OtherSetting(ValueError):
         return self.message_with(f"Give {self.key}={self.value!r}")
 
     def message_with(self, advice: str) -> str:
-        """Return the message with a piece of advice, unless one command resumes the run whatever differs."""
+        """Return the problem with the hint, or with advice to give the saved setting where there is no hint."""
         return f"{self.problem} {self.hint or f'{advice} to resume, or choose another `--out`.'}"
 
 
 class StrictConfig(BaseModel):
-    """A configuration whose unknown keys and wrong values are one-line ValueErrors.
+    """A configuration whose unknown keys and wrong values raise ValueErrors of one line.
 
-    The description of a field is the help of its option; its json_schema_extra says more of it, see `Key` of the
-    command line. The ways to get a configuration:
+    The description of a field is the help of its option, json_schema_extra has more on the option (`cli.key_options`).
+    The ways to get a configuration:
 
         parse(values)              from plain values
-        load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` leaves them unchecked
-        bind(run, name, ...)       from these settings and the saved ones of a run that is resumed
-        load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
+        load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` returns them unchecked
+        bind(run, name, ...)       from the settings of a command and the saved ones of the run that it resumes
+        load_verified(run, name)   from the saved settings of a run alone, after comparing the hash of their file
 
     The checks, in the order in which a command makes them; the first two load no torch:
 
-        check_values               keys and values, by themselves
+        check_values               each key and value alone
         check_existence            names and paths
-        pydantic's validators      values beside each other, when an object is made
-        check                      what needs an encoder, a device or a file's content, before any text is read
+        pydantic's validators      values together, when an object is made
+        check                      in subclasses: what needs an encoder, a device or a file, before any text is read
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
@@ -98,7 +99,7 @@ class StrictConfig(BaseModel):
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
-    # Arguments of a command that takes all other settings from the folder `out`; "" where no command does.
+    # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
     RESUME_ARGUMENTS: ClassVar[str] = ""
 
     @classmethod
@@ -112,12 +113,12 @@ class StrictConfig(BaseModel):
         """Build a configuration from plain values.
 
         Args:
-            flags: options of the command line that keys were given by.
-            path: file that the values come from. assignments: the `key=value` of --set that override it. The values
-                have them already; all three only decide what a message names.
+            flags: Key -> option of the command line that gave the key its value.
+            path: File of the values.
+            assignments: The `key=value` of --set, already among the values. All three only decide what messages name.
 
         Raises:
-            ValueError: the first wrong key or value, with the nearest key or what would be right.
+            ValueError: the first wrong key or value, with the nearest key or the values that are right.
         """
         _check_keys(values, path)
         try:
@@ -133,10 +134,9 @@ class StrictConfig(BaseModel):
         path: str | Path | None = None,
         assignments: Iterable[str] = (),
     ) -> None:
-        """Refuse unknown keys and wrong values as `parse` does, by the checks of a class that loads no torch.
+        """Refuse unknown keys and wrong values as `parse` does, before torch and the subclass that checks more load.
 
-        The command line calls it before it imports the subclass that checks more. A key that is left out or null is no
-        mistake here: the subclass may fill it in. The arguments are as in `parse`.
+        A key that is left out or null is not refused: the subclass may fill it in. The arguments are as in `parse`.
 
         Raises:
             ValueError: as `parse`, by the checks of this class alone.
@@ -153,40 +153,41 @@ class StrictConfig(BaseModel):
         """Refuse names and paths that do not exist, in values that `check_values` has accepted, without loading torch.
 
         Raises:
-            ValueError: the first of them, in the words of the code that would have opened it.
+            ValueError: the first of them, with the message that opening it would raise.
         """
 
     @classmethod
     def _problem(
         cls, error: ErrorDetails, flags: Mapping[str, str], path: str | Path | None, assignments: Iterable[str]
     ) -> ValueError:
-        """Return the error of one line; it names the file where the wrong value stands there."""
+        """Return a ValueError of one line for an error of pydantic, with the file if the wrong value is from there."""
         location = error["loc"]
-        typed = {*flags, *(assignment.partition("=")[0].partition(".")[0] for assignment in assignments)}
-        stands_in_file = path is not None and not (location and location[0] in typed)
+        typed_keys = {*flags, *(assignment.partition("=")[0].partition(".")[0] for assignment in assignments)}
+        stands_in_file = path is not None and not (location and location[0] in typed_keys)
         place = f"{path}: " if stands_in_file else ""
         return ValueError(" ".join(f"{place}{cls._sentence_on(error, flags)}".split()))
 
     @classmethod
     def keys_below(cls) -> list[str]:
-        """Return the keys of mappings inside this configuration, as users type them, such as model.dropout."""
+        """Return the keys of mappings inside this configuration as users type them, such as model.dropout."""
         return []
 
     @classmethod
-    def _sentence_on(cls, entry: ErrorDetails, flags: Mapping[str, str]) -> str:
-        key = ".".join(str(part) for part in entry["loc"])
-        if entry["type"] == "extra_forbidden":
+    def _sentence_on(cls, error: ErrorDetails, flags: Mapping[str, str]) -> str:
+        key = ".".join(str(part) for part in error["loc"])
+        if error["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
-            below = {name.rpartition(".")[2]: name for name in cls.keys_below()}
-            matches = [below[key]] if key in below else difflib.get_close_matches(key, keys, n=2, cutoff=CLOSE)
-            matches = matches or [below[name] for name in difflib.get_close_matches(key, below, n=2, cutoff=CLOSE)]
+            full_keys = {name.rpartition(".")[2]: name for name in cls.keys_below()}
+            similar = partial(difflib.get_close_matches, key, n=2, cutoff=_SUGGESTION_CUTOFF)
+            matches = [full_keys[key]] if key in full_keys else similar(keys)
+            matches = matches or [full_keys[name] for name in similar(full_keys)]
             hint = f"Did you mean {' or '.join(matches)}?" if matches else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"
-        if entry["type"] == "missing" and key in cls.model_fields:
+        if error["type"] == "missing" and key in cls.model_fields:
             return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
-            return entry["msg"].removeprefix("Value error, ")
-        return value_problem(flags.get(str(entry["loc"][0]), key), entry)
+            return error["msg"].removeprefix("Value error, ")
+        return value_problem(flags.get(str(error["loc"][0]), key), error)
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
@@ -213,18 +214,18 @@ class StrictConfig(BaseModel):
             key, equals, text = assignment.partition("=")
             if not equals or not key:
                 raise ValueError(f"--set takes key=value; got {assignment!r}.")
-            if not text.strip():  # as of an unset variable of the shell: it would unset an option, too
+            if not text.strip():  # perhaps an unset variable of the shell; YAML would read null
                 raise ValueError(f"--set {key}= has no value. Give one, or {key}=null for none.")
             try:
                 value = parse_yaml(text)
             except ValueError:
                 raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value.") from None
-            if _EXPONENT.fullmatch(text.strip()):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
+            if _EXPONENT.fullmatch(text.strip()):  # YAML 1.1 reads 4e-3 as text
                 value = float(text)
             target = merged
             *outer, last = key.split(".")
             for part in outer:
-                if target.get(part) is None:  # also `part:` without a value
+                if target.get(part) is None:  # absent, or `part:` without a value
                     target[part] = {}
                 target = target[part]
                 if not isinstance(target, dict):
@@ -234,9 +235,9 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> Self:
-        """Return the configuration of the values that `merge_values` gives.
+        """Return the configuration of the values that `merge_values` returns.
 
-        A scheme of the user's that they name must have been loaded by `use_scheme`.
+        A user's own scheme that the values name must be loaded before, by `use_scheme`.
 
         Raises:
             ValueError: as `merge_values` and `parse`.
@@ -248,25 +249,26 @@ class StrictConfig(BaseModel):
     # ---- in the folder of a run ----
 
     def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings to go on with: the saved ones with `keep_saved`, else these.
+        """Return the settings with which a command goes on in a run: the saved ones with `keep_saved`, else these.
 
-        Where the saved settings are kept, a command may change `CHANGEABLE_KEYS`, `changeable` and the path of
-        an equal content (`has_same_content`, `plain_path`), and add what `join_earlier` gathers; any other difference
-        is refused. In a run without a file of settings these are saved at once; the command saves its settings again
-        (`save_and_accept`) when its input is found good.
+        With `keep_saved`, these may differ from the saved ones in `CHANGEABLE_KEYS`, in `changeable`, in a path with
+        equal content (`has_same_content`, `plain_path`), and by what `join_earlier` adds; any other difference is
+        refused. Without, these are saved at once if the run has no file of settings; the command saves its settings
+        again (`save_and_accept`) when it accepts its input.
 
-        Some inputs are compared elsewhere: models and seeds of a study (`study._check_saved_models`), the tokenizer of
+        Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
         (`geometry_run`).
 
         Args:
             name: Name of the YAML file.
-            keep_saved: True where the run has something that its saved settings made: for a training (cleared before
-                where it has no checkpoint), a study with saved settings, an evaluation with a finished trial (`all`: a
-                benchmark that was tried), any other run with results.
+            keep_saved: True where something in the run was made with the saved settings: a checkpoint of a training, a
+                study with saved settings, a finished trial of an evaluation (`all`: a benchmark that was tried),
+                results of any other run.
+            changeable: Further keys that may change.
 
         Raises:
-            OtherSetting: another key differs.
+            SettingMismatch: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
         if keep_saved:
@@ -278,47 +280,46 @@ class StrictConfig(BaseModel):
         return self
 
     def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with what earlier commands gave the run, such as its models, before their own."""
+        """Return these settings with values that earlier commands gave the run, such as models, before the new ones."""
         return self
 
-    def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str], user_keys: set[str]) -> Self:
-        """Return the saved settings with the changeable keys of these, after comparing all other keys.
+    def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:
+        """Return the saved settings, with the values that these have for changeable keys, after comparing all others.
 
         Raises:
-            OtherSetting: another key differs.
+            SettingMismatch: another key differs.
         """
-        keys_to_take = set(changeable)
+        keys_to_change = set(changeable)
         before = saved.model_dump()
-        # Keys that the user gave are refused before default ones.
-        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in user_keys):
-            if key in keys_to_take or _plain(before[key]) == _plain(value):
+        # A key that the user gave is named before one that has its default.
+        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in given_keys):
+            if key in keys_to_change or _with_plain_paths(before[key]) == _with_plain_paths(value):
                 continue
             if not self.has_same_content(key, out):
-                default = "" if key in user_keys else " (default)"
+                default = "" if key in given_keys else " (default)"
                 hint = ""
                 if self.RESUME_ARGUMENTS:
-                    words = {"out": out, **before}
-                    quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
+                    quoted = {name: shlex.quote(str(word)) for name, word in ({"out": out} | before).items()}
                     arguments = self.RESUME_ARGUMENTS.format(**quoted)
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{out} was started with {key}={before[key]!r}"
                 problem = f"{started}, this command has {key}={value!r}{default}."
-                raise OtherSetting(problem, hint, key, before[key])
-            keys_to_take.add(key)
-        return saved.model_copy(update={key: getattr(self, key) for key in keys_to_take})
+                raise SettingMismatch(problem, hint, key, before[key])
+            keys_to_change.add(key)
+        return saved.model_copy(update={key: getattr(self, key) for key in keys_to_change})
 
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run to a YAML file of its folder."""
         run.write(name, self.model_dump(mode="json"))
 
     def save_and_accept(self, run: RunFolder, name: str) -> None:
-        """Save the settings of a run whose input is found good, and keep its files even if a later step raises."""
+        """Save the settings of a run and accept its input: its files stay even if a later step raises."""
         self.save_in(run, name)
         run.accept_input()
 
     @classmethod
     def load_verified(cls, run: RunFolder, name: str) -> Self:
-        """Return the settings that a run was started with, after comparing the hash of their file.
+        """Return the saved settings of a run, after comparing the hash of their file.
 
         Raises:
             ValueError: the file is missing, damaged, or of a version with other settings.
@@ -340,13 +341,13 @@ class StrictConfig(BaseModel):
             ) from None
 
     def given_keys(self) -> set[str]:
-        """Return the keys that were given a value, not a default one."""
+        """Return the keys that the user gave."""
         return set(self.model_fields_set)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return whether the text, table or tokenizer that a key names equals the run's, although its path differs.
+        """Return whether the text, table or tokenizer at the path of a key equals the run's, although the path differs.
 
         Args:
-            out: folder of the run.
+            out: Folder of the run.
         """
         return False

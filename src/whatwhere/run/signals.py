@@ -1,9 +1,8 @@
 """Handling of Ctrl-C (SIGINT) and of SIGTERM, which a system sends to get its machine back.
 
-A command ends with status 130 or 143 and one line that says how to resume. It ends immediately, saying "stopped" alone,
-where a second signal comes, or the first one during an import. Work that has a state to keep runs inside `defer_stop`:
-the signal waits for the end of its step, so that the process can write a checkpoint. Without `handle_signals`, that is
-in a program that uses the package, Python's own handling stays.
+A command ends with status 130 or 143 and one line that says how to resume. At a second signal, or at a first one during
+an import, it ends immediately and prints only "stopped". Work with checkpoints runs inside `defer_stop`: a signal waits
+for the end of its step, so that the process can write a checkpoint. Without `handle_signals`, Python's handling stays.
 """
 
 import os
@@ -13,46 +12,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# Printed by commands that spread work over processes.
+# Printed by commands whose jobs run in other processes.
 STOPPING = "Stopping: finished work stays, and a training writes a checkpoint first"
 GRACE = 120.0  # seconds in which a process that is told to stop must have written its checkpoint
 
 
 class Stopped(BaseException):
-    """Exception for a command that a signal stopped; its text names the step, where there is one."""
+    """Exception for work that a signal stopped; its text names the step of a training."""
 
 
 _stop_signal: int | None = None  # the first signal that came
-_may_stop = threading.Event()  # not set while some work defers a stop
-_may_stop.set()
-_is_spawning = False  # whether this process starts others
+_may_stop_now = threading.Event()  # not set while some work defers a stop
+_may_stop_now.set()
+_is_spawning = False  # True while this process starts others
 
 
 def stop_signal() -> int | None:
-    """Return the number of the signal that asked this process to stop; None where none did."""
+    """Return the number of the signal that asked this process to stop; None where no signal came."""
     return _stop_signal
 
 
 def request_stop(number: int = signal.SIGTERM) -> None:
-    """Ask this process to stop, as the signal of that number does; only work that defers a stop looks at it."""
+    """Ask this process to stop, as if a signal came; work inside `defer_stop` looks at it, other work goes on."""
     global _stop_signal
     _stop_signal = number
 
 
 def clear_stop() -> None:
-    """Forget that this process was asked to stop: what it does next is not stopped by it."""
+    """Forget that this process was asked to stop, so that its next job is not stopped."""
     global _stop_signal
     _stop_signal = None
 
 
 def stop_this_thread() -> None:
-    """Stop the work of the thread that calls this: immediately, or after its step where it defers a stop.
+    """Stop the work of the calling thread: immediately, or after its step inside `defer_stop`.
 
     Raises:
-        Stopped: the work defers no stop.
+        Stopped: no work defers a stop.
     """
     request_stop()
-    if _may_stop.is_set():
+    if _may_stop_now.is_set():
         raise Stopped
 
 
@@ -61,17 +60,17 @@ def handle_signals() -> Iterator[None]:
     """Handle SIGINT and SIGTERM inside the block; a signal that is ignored stays ignored (`nohup`, background jobs)."""
     global _stop_signal
     _stop_signal = None
-    before = {}
+    handlers = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, _receive)
+                handlers[number] = signal.signal(number, _receive)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-        _stop_signal = None  # a training that a program starts later is not stopped by it
+        _stop_signal = None  # for a training that a program starts later
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
@@ -81,13 +80,13 @@ def _receive(number: int, frame: FrameType | None) -> None:
     if _is_spawning and not is_second:
         return
     # Inside an import the exception would look like an error of the imported module.
-    if is_second or (_may_stop.is_set() and _is_importing(frame)):
+    if is_second or (_may_stop_now.is_set() and _is_importing(frame)):
         _write_stderr("stopped.")
         os._exit(128 + number)
-    if _may_stop.is_set():
+    if _may_stop_now.is_set():
         raise Stopped
-    second = "A second signal stops immediately, without a checkpoint."
-    _write_stderr(f"stopping after this step, with a checkpoint. {second}")
+    advice = "A second signal stops immediately, without a checkpoint."
+    _write_stderr(f"stopping after this step, with a checkpoint. {advice}")
 
 
 def _write_stderr(words: str) -> None:
@@ -104,39 +103,41 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def defer_stop() -> Iterator[None]:
-    """Let a signal wait for the block, which must look at `stop_signal`.
+    """Let a signal wait for the block, which must look at `stop_signal` after each step and end.
 
-    If a signal came and the block ends without an error, `Stopped` is raised then.
+    Raises:
+        Stopped: a signal came, and the block has ended without an error.
     """
-    _may_stop.clear()
+    _may_stop_now.clear()
     try:
         yield
     finally:
-        _may_stop.set()
+        _may_stop_now.set()
     if _stop_signal is not None:
         raise Stopped
 
 
 @contextmanager
 def hold_signals_while_spawning() -> Iterator[None]:
-    """Let a signal wait for the block, which starts processes.
+    """Let a signal wait for the block, which starts processes; Ctrl-C does not interrupt their imports.
 
-    Ctrl-C reaches these processes, too; it does not interrupt them while they import.
+    Raises:
+        Stopped: a signal came, the block has ended without an error, and no work defers a stop.
     """
     global _is_spawning
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that begin here keep it
-    _is_spawning = True  # a thread that does not block the signal may take it; the handler then runs here immediately
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that start here inherit it
+    _is_spawning = True  # for `_receive`: the main thread runs it even where another thread takes the signal
     try:
         yield
     finally:
         _is_spawning = False
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if _stop_signal is not None and _may_stop.is_set():
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if _stop_signal is not None and _may_stop_now.is_set():
         raise Stopped
 
 
 def end_process(number: int) -> None:
     """End this process from any of its threads: immediately, or after the checkpoint of work that defers a stop."""
     request_stop(number)
-    _may_stop.wait(GRACE)
+    _may_stop_now.wait(GRACE)
     os._exit(128 + number)
