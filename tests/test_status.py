@@ -70,6 +70,21 @@ def test_a_loss_without_end_is_told_as_trouble(tmp_path):
     assert run_status(tmp_path / "run")[0]["trouble"][0] == "its loss is inf"
 
 
+def test_a_loss_of_zero_is_shown(tmp_path):
+    """A loss of 0.0 was left out of the line, as if none had been logged."""
+    run = begun(tmp_path / "run")
+    append_line(run / "log.jsonl", LINE | {"step": 30, "loss": 0.0})
+    append_line(run / "log.jsonl", {"step": 30, "validation_loss": 0.0})
+    assert "loss 0.000, validation loss 0.000 at step 30" in status_text(run_status(run))
+
+
+def test_seeds_that_are_no_number_are_named(tmp_path):
+    """The message said "must be a int"."""
+    write_text(tmp_path / "s/study.yaml", "models: [dstg]\nseeds: two\n")
+    with pytest.raises(ValueError, match="seeds must be a whole number; got two"):
+        run_status(tmp_path / "s")
+
+
 def test_status_counts_models_and_trials(tmp_path):
     """A study counts its models and an evaluation its trials."""
     write_text(tmp_path / "s/study.yaml", "models: [dstg, ap]\nseeds: 2\nsteps: 5\n")

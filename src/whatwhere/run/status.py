@@ -21,7 +21,7 @@ from .names import (
     TRIALS,
 )
 
-_LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
+_LARGEST_NUMBER = 10**300  # in a log: a larger whole number may not fit a float
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
 MOST_SILENT = 300.0  # seconds without a log line, after which the status of a running training warns the user
 
@@ -44,7 +44,7 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether the training in a folder is finished, without comparing hashes."""
+    """Return whether the training in a folder is finished; hashes are not compared."""
     run = RunFolder.at(folder)
     is_trained = run.kind is None or run.finished_step(TRAINED_STEP) is not None
     return is_trained and (folder / SUMMARY).is_file() and has_weights(folder)
@@ -67,19 +67,17 @@ def has_weights(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
-    """Return the status of the run in a folder and of every run inside it.
+    """Return the status of the run in a folder and of every run inside it (of a study, of `evaluate all`).
 
-    Runs inside are trainings of a study, evaluations of `evaluate all`.
-
-    Each status has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" of a training that
-    a running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
-    `models` (one for each seed) and of those `finished`, an evaluation its number of finished `trials`. A training has
+    Each status has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" for a stopped
+    training of a running study), and `writer` (process and machine, or None). A study also has the numbers of its
+    `models` (one for each seed) and of `finished` models, an evaluation the number of finished `trials`. A training has
     step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of
-    the time that it waited for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest
-    step), seconds where it is finished, and `trouble`, sentences on problems that the user should look at.
+    time spent waiting for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest
+    step), seconds if it is finished, and `trouble`, sentences on problems that the user should look at.
 
     Raises:
-        ValueError: there is no run in the folder.
+        ValueError: the folder has no run, or a file of a run is damaged.
     """
     for name in TRAINING_SETTINGS:
         if (folder / name).is_file():
@@ -121,9 +119,9 @@ def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[st
     settings = _read_settings(path)
     models = settings.get("models") or []
     seeds = settings.get("seeds") or 1
-    for name, value, type_ in (("models", models, list), ("seeds", seeds, int)):
+    for key, value, type_, expected in (("models", models, list, "a list"), ("seeds", seeds, int, "a whole number")):
         if not isinstance(value, type_):
-            raise ValueError(f"{path}: {name} must be a {type_.__name__}; got {str(value)[:60]}.")
+            raise ValueError(f"{path}: {key} must be {expected}; got {str(value)[:60]}.")
     count = sum(training["state"] == "finished" for training in trainings)
     results = run.finished_step(RESULTS_STEP)
     is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
@@ -131,6 +129,7 @@ def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[st
 
 
 def _status_of_other(run: RunFolder) -> dict[str, Any]:
+    """Return the status of a run that is neither a study nor a training."""
     status = _common_status_of(run, str(run.kind), _has_all_results(run))
     if (run.path / TRIALS).is_dir():
         status["trials"] = sum(step.startswith(TRIAL_STEP) for step in run.inputs_of_steps())
@@ -138,17 +137,17 @@ def _status_of_other(run: RunFolder) -> dict[str, Any]:
 
 
 def _has_all_results(run: RunFolder) -> bool:
-    """Return whether the results are of the settings that the folder has now, with no trial unfinished."""
+    """Return whether the run has results of its present settings, with no trial unfinished."""
     if (results := run.finished_step(RESULTS_STEP)) is None:
         return False
     is_current = results["inputs"].get("settings") == run.hash_of(f"{run.kind}.yaml")
     return is_current and not results["outcome"].get("unfinished")
 
 
-def _common_status_of(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:
-    """Return the entries that every run but a training has."""
+def _common_status_of(run: RunFolder, kind: str, is_complete: bool) -> dict[str, Any]:
+    """Return the entries that every run but a training has; `is_complete`: True where it has all its results."""
     writer = writer_of(run.path)
-    state = "finished" if is_finished else "stopped"
+    state = "finished" if is_complete else "stopped"
     if writer is not None:
         state = "running"
     return {"folder": str(run.path), "kind": kind, "writer": writer, "state": state}
@@ -172,7 +171,7 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
     training_lines = [line for line in lines if "tokens_per_second" in line]
     validations = [line for line in lines if "validation_loss" in line]
     last: Mapping[str, Any] = training_lines[-1] if training_lines else {}
-    logged = int(last.get("step") or 0)
+    logged_step = int(last.get("step") or 0)
     steps = settings.get("steps")
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
@@ -184,7 +183,7 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
         "kind": file.removesuffix(".yaml"),
         "writer": writer,
         "state": "finished" if is_done else state,
-        "step": max(logged, checkpoint or 0),  # a training that stops saves a step that it has not logged
+        "step": max(logged_step, checkpoint or 0),  # a stopped training may have saved a step that it has not logged
         "steps": steps,
         "loss": last.get("loss"),
         "validation_loss": validations[-1]["validation_loss"] if validations else None,
@@ -198,8 +197,8 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
     }
     speed = last.get("tokens_per_second")
     tokens = last.get("tokens")
-    if logged and steps and tokens and speed and math.isfinite(speed):
-        status["seconds_left"] = (steps - status["step"]) * tokens / logged / speed
+    if logged_step and steps and tokens and speed and math.isfinite(speed):
+        status["seconds_left"] = (steps - status["step"]) * tokens / logged_step / speed
     if is_done:
         status["seconds"] = read_object(folder / SUMMARY).get("seconds")
     return status | {"trouble": list(_find_trouble(status, folder))}
@@ -229,8 +228,8 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
             words.append(f"{status['trials']} trials finished")
         if "step" in status:
             words.append(f"step {status['step']:,}" + (f" of {status['steps']:,}" if status["steps"] else ""))
-        words += [f"loss {status['loss']:.3f}"] if status.get("loss") else []
-        if status.get("validation_loss"):
+        words += [f"loss {status['loss']:.3f}"] if status.get("loss") is not None else []
+        if status.get("validation_loss") is not None:
             words.append(f"validation loss {status['validation_loss']:.3f} at step {status['validation_step']:,}")
         if status["state"] != "finished" and status.get("tokens_per_second"):
             words.append(f"{status['tokens_per_second']:,.0f} tokens/s")
