@@ -147,14 +147,14 @@ class ClusterJobs:
     def listen(self, show: Callable[..., None]) -> Iterator[None]:
         """Handle events in the block: show progress, record deaths, print that a worker is gone or short of memory."""
 
-        def handle_job_event(event: tuple[float, Any]) -> None:
+        def handle_job(event: tuple[float, Any]) -> None:
             kind, *values = event[1]
             if kind == BEGIN:
                 self.deaths.record_begin(*values)
             else:
                 show(*values)
 
-        def handle_memory_event(event: tuple[float, dict[str, Any]]) -> None:
+        def handle_memory(event: tuple[float, dict[str, Any]]) -> None:
             worker = event[1].get("worker", "")
             self.deaths.record_memory_limit(worker)
             if not self.deaths.is_busy(worker):  # the worker does a job of another command
@@ -162,7 +162,7 @@ class ClusterJobs:
             words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
             print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
 
-        def handle_worker_event(event: tuple[float, dict[str, Any]]) -> None:
+        def handle_worker(event: tuple[float, dict[str, Any]]) -> None:
             action = event[1].get("action")
             if action == "add-worker":
                 self._look_now.set()
@@ -172,11 +172,7 @@ class ClusterJobs:
                     print(f"\nThe worker {worker} is gone; its job goes on where it can.", file=sys.stderr, flush=True)
                 self.deaths.record_loss(worker)
 
-        topics = {
-            self.site.topic: handle_job_event,
-            MEMORY_TOPIC: handle_memory_event,
-            WORKERS_TOPIC: handle_worker_event,
-        }
+        topics = {self.site.topic: handle_job, MEMORY_TOPIC: handle_memory, WORKERS_TOPIC: handle_worker}
         for topic, handle in topics.items():
             self.client.subscribe_topic(topic, handle)
         try:

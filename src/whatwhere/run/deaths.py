@@ -35,19 +35,19 @@ class Deaths:
     def __init__(self, client: Any, processes: Mapping[str, WorkerProcess]) -> None:
         self.client = client
         self.processes = processes
-        self._addresses: dict[int, str] = {}  # number of a running job -> address of the worker that began it last
+        self._workers: dict[int, str] = {}  # number of a running job -> address of the worker that began it last
         self._deaths: dict[int, list[_Worker]] = defaultdict(list)  # number of a job -> workers that died at it
         self._causes: dict[_Worker, str] = {}
 
     def record_begin(self, number: int, address: str) -> None:
         """Remember that a worker begins a job. It does one at a time, so that its last one has ended."""
-        for last in [job for job, worker in list(self._addresses.items()) if worker == address]:
-            self._addresses.pop(last, None)
-        self._addresses[number] = address
+        for last in [job for job, worker in list(self._workers.items()) if worker == address]:
+            self._workers.pop(last, None)
+        self._workers[number] = address
 
     def forget(self, number: int) -> None:
         """Forget a job whose result has come: memory would grow with the shards of a text."""
-        self._addresses.pop(number, None)
+        self._workers.pop(number, None)
         self._deaths.pop(number, None)
 
     def record_memory_limit(self, address: str) -> None:
@@ -60,14 +60,14 @@ class Deaths:
 
     def is_busy(self, address: str) -> bool:
         """Return whether a worker began one of these jobs and is not known to have ended it."""
-        return address in list(self._addresses.values())
+        return address in list(self._workers.values())
 
     def record_loss(self, address: str) -> None:
         """Record that a worker was lost without retiring."""
-        for number, worker in list(self._addresses.items()):  # a copy: another thread may call `forget`
+        for number, worker in list(self._workers.items()):  # a copy: another thread may call `forget`
             if worker == address:
                 self._deaths[number].append((address, self.processes.get(address)))
-                self._addresses.pop(number, None)  # the next process at this address has not begun the job
+                self._workers.pop(number, None)  # the next process at this address has not begun the job
 
     def wait_for_loss(self, number: int, address: str) -> None:
         """Wait until the scheduler reports that a worker died during a job.
@@ -75,9 +75,7 @@ class Deaths:
         Return immediately if the worker did not do that job, and after SECONDS_TO_ASK at the latest.
         """
         until = time.monotonic() + SECONDS_TO_ASK
-        while (
-            self._addresses.get(number) == address and self.last_worker(number) != address and time.monotonic() < until
-        ):
+        while self._workers.get(number) == address and self.last_worker(number) != address and time.monotonic() < until:
             time.sleep(0.02)
 
     def last_worker(self, number: int) -> str:

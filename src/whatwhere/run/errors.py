@@ -1,4 +1,4 @@
-"""Errors in plain words: a wrong setting or argument, a text that is not UTF-8, a model that does not open."""
+"""Error messages of one line in plain words, and checks of arguments that raise them."""
 
 import difflib
 import re
@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-_LONGEST = 200  # characters of a value in a message
-_PLAIN_WORDS = {  # pydantic's words -> ours
+_LONGEST = 200  # characters of a value or of another library's words in a message
+_PLAIN_WORDS = {  # pattern of pydantic's words -> plain words
     r"^Input should be ": "must be ",
     "^Field required$": "must be given",
     r"^(?:List|Tuple|Dictionary) should have (.+) items? after validation.*$": r"must have \1 entries",
@@ -25,33 +25,33 @@ _PLAIN_WORDS = {  # pydantic's words -> ours
 
 
 class UntrustedScheme(ValueError):
-    """Error for a scheme that a file names and the user has not given on the command line; its code is not run."""
+    """Error for a scheme that a file names but the user has not given on the command line: its code is not run."""
 
 
 def value_problem(name: str, error: ErrorDetails) -> str:
-    """Return a sentence with what a setting or option must be, and the value seen, from an error of pydantic.
+    """Return a sentence on a wrong value of a setting or option, from an error of pydantic.
 
-    A sentence of a validator of this package keeps its words: the name stands before it, the value seen behind it.
+    The sentence has the name, what the value must be, and the value seen. Words of this package's validators stay.
     """
     words = error["msg"].removeprefix("Value error, ")
-    for pattern, ours in _PLAIN_WORDS.items():
-        words = re.sub(pattern, ours, words)
+    for pattern, plain_words in _PLAIN_WORDS.items():
+        words = re.sub(pattern, plain_words, words)
     value = error["input"]
     text = repr(value)
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
     texts = [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]
-    is_named = any(repr(entry) in words for entry in texts)
-    return f"{name}{' ' if words.startswith('must ') else ': '}{words}{'' if is_named else f'; got {text}'}."
+    shows_value = any(repr(entry) in words for entry in texts)
+    return f"{name}{' ' if words.startswith('must ') else ': '}{words}{'' if shows_value else f'; got {text}'}."
 
 
 def one_line(error: Exception) -> str:
-    """Return the words of an error on one line, at most 200 characters of them."""
+    """Return the message of an error on one line, cut to 200 characters."""
     words = " ".join(str(error).split())
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} ..."
 
 
 def check_utf8(texts: Iterable[str], name: str) -> None:
-    """Refuse texts with bytes that are not UTF-8, which Python keeps as lone surrogates.
+    """Refuse texts with lone surrogates, by which Python stands for bytes that are not UTF-8.
 
     Args:
         name: Name of the texts in the message.
@@ -67,11 +67,11 @@ def check_utf8(texts: Iterable[str], name: str) -> None:
 
 
 def as_list(values: Any, kinds: type | tuple[type, ...], expectation: str) -> list[Any]:
-    """Return a list of the values, which come alone or in a list.
+    """Return `values` as a list, whether it is one value or an iterable of values.
 
     Args:
         kinds: Types that a value may have.
-        expectation: Beginning of the message, which says how to give them.
+        expectation: Beginning of the message, which says how to give the values.
 
     Raises:
         ValueError: a value has another type.
@@ -99,9 +99,9 @@ def name_model_in_errors(model: str) -> Iterator[None]:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return " Did you mean X or Y?" for a misspelt name, or "" if no name of `names` is close.
+    """Return " Did you mean X or Y?" for a misspelt name, or "" if none of `names` is close.
 
-    `encoder.registry` has the same, as it imports nothing of ours.
+    `encoder.registry`, which imports no other folder of the package, has a copy.
     """
     close = difflib.get_close_matches(str(name), list(names), n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -425,7 +425,7 @@ def _temporary_path(path: Path) -> Path:
 
 
 def machine_id() -> str:
-    """Return eight hexadecimal digits for this machine: its processes may share a folder with those of others."""
+    """Return eight hexadecimal digits for this machine: several machines may share a folder."""
     return f"{crc32(socket.gethostname().encode()):08x}"
 
 

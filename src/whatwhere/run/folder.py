@@ -59,9 +59,8 @@ class RunFolder:
         """Open a run for writing under its lock, and create it if it is missing.
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
-
         A ValueError before `accept_input` or `mark_done` means that the input of a new run was refused. Its listed
-        files are then removed, with the runs that this process made inside it, except those of `keep_inner_run`.
+        files are then removed, with the runs that this process made inside it, unless `keep_inner_run` kept them.
 
         Args:
             kind: Kind of the run ("study", "pretrain", ...).
@@ -152,8 +151,7 @@ class RunFolder:
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith("."):
                 continue
-            # A process that was killed at its first line left a manifest without a whole one.
-            if path.name == MANIFEST:
+            if path.name == MANIFEST:  # without a whole line: a process was killed as it wrote the first one
                 continue
             if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # a run that begins
                 continue

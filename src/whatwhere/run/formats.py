@@ -1,4 +1,4 @@
-"""Formats of the files that a run writes and reads, by the suffix of their names."""
+"""Formats in which a run writes and reads files, by the suffix of their names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import yaml
 
 from .files import open_arrays, put_array, put_arrays, put_json, put_text, read_array, read_json, read_yaml
 
-_COPY = "Use a complete copy of the folder."
+_HINT = "Use a complete copy of the folder."
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Format:
 
 
 def format_of(name: str) -> Format:
-    """Return the format of a file name; text for an unknown suffix."""
+    """Return the format for a file name by its suffix; plain text for an unknown suffix."""
     return _FORMATS.get(Path(name).suffix, _TEXT)
 
 
 def register_format(suffix: str, write: Callable[[IO[bytes], Any], None], read: Callable[[Path], Any]) -> None:
-    """Add the format of a suffix."""
+    """Add or replace the format of files whose names end with a suffix such as ".parquet"."""
     _FORMATS[suffix] = Format(write, read)
 
 
@@ -36,14 +36,14 @@ def _write_yaml(file: IO[bytes], value: Any) -> None:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    with open_arrays(path, _COPY) as file:
+    with open_arrays(path, _HINT) as file:
         return {name: file[name] for name in file.files}
 
 
 _TEXT = Format(put_text, lambda path: path.read_text(encoding="utf-8"))
 _FORMATS = {  # `records.record` adds .parquet when it is imported
-    ".json": Format(put_json, lambda path: read_json(path, _COPY)),
-    ".yaml": Format(_write_yaml, lambda path: read_yaml(path, _COPY)),
-    ".npy": Format(put_array, lambda path: read_array(path, _COPY)),
+    ".json": Format(put_json, lambda path: read_json(path, _HINT)),
+    ".yaml": Format(_write_yaml, lambda path: read_yaml(path, _HINT)),
+    ".npy": Format(put_array, lambda path: read_array(path, _HINT)),
     ".npz": Format(put_arrays, _read_arrays),
 }

@@ -1,4 +1,4 @@
-"""Files on the Hugging Face Hub: whether the Hub may be asked, whether it answers, where a model and its files are."""
+"""Models on the Hugging Face Hub: checks that the Hub may be asked and answers, and downloads of a model's files."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,29 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntr
 from .reference import model_source
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "README.md")  # files of a model: no code, no pickle
+MODEL_FILE_PATTERNS = (
+    "*.json",
+    "*.safetensors",
+    "*.txt",
+    "*.model",
+    "README.md",
+)  # files of a model: no code, no pickle
 
 
 def is_offline() -> bool:
     """Return whether the user forbids requests to the Hub (`HF_HUB_OFFLINE`)."""
-    return bool(constants.HF_HUB_OFFLINE)  # its own rule: 0 forbids nothing, and TRANSFORMERS_OFFLINE counts, too
+    return bool(constants.HF_HUB_OFFLINE)  # huggingface_hub also reads TRANSFORMERS_OFFLINE, and takes 0 as no
 
 
 def check_hub(name: str, file: str, *other_files: str) -> None:
-    """Raise an error immediately where the Hub cannot be reached; files that were downloaded before need no Hub.
+    """Raise an error immediately where a repository was not downloaded before and the Hub cannot be reached.
 
     transformers would try for half a minute, and most often the user has misspelt the name of a folder.
 
     Args:
         name: Repository on the Hub.
         file: File that the repository must have.
-        other_files: Further files. Any one in the cache shows that the repository was downloaded.
+        other_files: Further files. `file` or any of these in the cache shows that the repository was downloaded.
 
     Raises:
         OSError: the Hub cannot be reached.
@@ -37,21 +43,21 @@ def check_hub(name: str, file: str, *other_files: str) -> None:
     try:
         if not any(isinstance(try_to_load_from_cache(name, path), str) for path in (file, *other_files)):
             get_hf_file_metadata(hf_hub_url(name, file))
-    except HfHubHTTPError:  # the Hub answers; transformers says which file is missing there
+    except HfHubHTTPError:  # the Hub answers; transformers will say which file it lacks
         pass
-    except Exception as error:  # the HTTP library of its client has errors of its own
+    except Exception as error:  # the HTTP library of huggingface_hub has errors of its own
         raise OSError(f"the Hub cannot be reached: {error}") from None
 
 
 def file_of(source: str, name: str) -> Path | None:
-    """Find a file of a model: in its folder, or on the Hub, which is asked where it was not downloaded before.
+    """Find a file of a model in its folder, in the Hub's cache, or on the Hub, from which the file is downloaded.
 
     Args:
-        source: a folder, or a name on the Hub.
-        name: path of the file inside it.
+        source: Folder of the model, or its name on the Hub.
+        name: Path of the file inside the model.
 
     Returns:
-        Its path, or None where the model has no such file, or none was downloaded and the user forbids requests.
+        Path of the file; None where the model has no such file, or the user forbids requests and the cache has none.
 
     Raises:
         OSError: the Hub does not answer.
@@ -66,14 +72,14 @@ def file_of(source: str, name: str) -> Path | None:
         return None
     try:
         return Path(hf_hub_download(source, name))
-    except LocalEntryNotFoundError as error:  # of no connection, though it is a kind of "not found"
+    except LocalEntryNotFoundError as error:  # no connection, though its class derives from the next one
         raise OSError(f"the Hub cannot be reached: {error}") from None
     except EntryNotFoundError:
         return None
 
 
 def refuse_hub_names(models: Iterable[str]) -> None:
-    """Refuse names on the Hub where workers of a cluster open models: each would take the commit that it finds.
+    """Refuse models on the Hub where workers of a cluster open them: two workers might download different commits.
 
     Raises:
         ValueError: the first model that is no folder.
@@ -86,12 +92,12 @@ def refuse_hub_names(models: Iterable[str]) -> None:
             )
 
 
-def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILES, ignored: Sequence[str] = ()) -> Path:
-    """Fetch a model by its name on the Hub into the Hub's cache, and return its folder; a folder's path is returned.
+def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILE_PATTERNS, ignored: Sequence[str] = ()) -> Path:
+    """Return the folder of a model, and download the model into the Hub's cache where its name is one on the Hub.
 
     Args:
-        model: a folder, a name on the Hub, or `reference`.
-        allowed, ignored: patterns of the files that are fetched, and of those among them that are not.
+        model: Folder, name on the Hub, or `reference`.
+        allowed, ignored: Patterns of the files to download, and of files among these to leave out.
 
     Returns:
         The folder; a path that does not exist and cannot be a name on the Hub is returned unchanged.

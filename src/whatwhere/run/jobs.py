@@ -17,15 +17,7 @@ from typing import Any
 import torch
 
 from .cluster import Cluster
-from .executors import (
-    Executor,
-    Job,
-    MakeContext,
-    ShowProgress,
-    ThisProcess,
-    progress_of,
-    submit_and_yield,
-)
+from .executors import Executor, Job, MakeContext, ShowProgress, ThisProcess, progress_of, submit_and_yield
 from .processes import Processes, check_not_spawned, count_cores
 from .progress import Progress, ignore_progress, make_bars
 from .signals import STOPPING, Stopped

@@ -1,10 +1,10 @@
-"""Names of the files and steps of a run by which another command finds what it needs there."""
+"""Names of files and steps that one command writes into a run and another command looks for."""
 
-TRAINING_SETTINGS = ("pretrain.yaml", "finetune.yaml")  # settings of a training, by its kind
+TRAINING_SETTINGS = ("pretrain.yaml", "finetune.yaml")  # settings of a training: of pretrain, of finetune
 STUDY_SETTINGS = "study.yaml"  # settings of a study
 SUMMARY = "training.json"  # summary of a finished training
 TRIALS = "runs"  # folder of an evaluation's trials
-TRIAL_STEP = f"done {TRIALS}/"  # the step of a trial begins so; the name of its file without ending follows
+TRIAL_STEP = f"done {TRIALS}/"  # start of the name of a trial's step; the stem of the trial's file follows
 EVALUATE_ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
 TRAINED_STEP = "trained"  # step that ends a training
-RESULTS_STEP = "results"  # step that writes records, claims and the facts of the page, which is drawn after it
+RESULTS_STEP = "results"  # step that writes records, claims and facts of the page; the page is drawn later

@@ -1,4 +1,4 @@
-"""Progress of long work: the function that the work calls, and the bars on stderr that it moves."""
+"""Progress of long work: the function that the work calls, and the bars on stderr that this function moves."""
 
 import time
 from collections.abc import Iterator
@@ -18,35 +18,35 @@ class Progress(Protocol):
         """Report the state of the work.
 
         Args:
-            done, total: steps done and steps in all; a total of 0 is unknown.
-            part: name of the part of the work that counts these steps, such as "training". A new part starts its bar
-                anew.
-            note: words on the last step, such as its loss.
+            done: Steps of this part that are done.
+            total: Steps of this part in all; 0 if unknown.
+            part: Name of the part of the work, such as "training". A new part begins a new bar, or the bar anew.
+            note: Words on the last step, such as its loss.
         """
 
 
 def ignore_progress(*state: Any, **words: Any) -> None:
-    """Show nothing of what work (`Progress`) or a job (`executors.ShowProgress`) reports."""
+    """Show nothing: a `Progress` for work, and an `executors.ShowProgress` for jobs."""
 
 
 class Bars(bars.Progress):
-    """Bars that move on a terminal, and that a log file gets once a minute."""
+    """Bars that move on a terminal, or are printed once a minute where stderr is a file."""
 
     def __init__(self, *columns: bars.ProgressColumn, **options: Any) -> None:
         super().__init__(*columns, **options)
-        self._printed = time.monotonic()
+        self._last_print = time.monotonic()
 
     def update(self, *arguments: Any, **values: Any) -> None:
         """Move a bar, as rich's Progress does; where stderr is no terminal, print all bars if a minute has passed."""
         super().update(*arguments, **values)
         now = time.monotonic()
-        if not self.console.is_terminal and now - self._printed >= SECONDS_BETWEEN_LINES:
-            self._printed = now
+        if not self.console.is_terminal and now - self._last_print >= SECONDS_BETWEEN_LINES:
+            self._last_print = now
             self.console.print(self.get_renderable())
 
 
 def make_bars(**options: Any) -> Bars:
-    """Return bars on stderr, each with its label, share, a `note`, and the time that it took and still takes."""
+    """Return bars on stderr, each with its label, share, a `note`, the time that it took and the time left."""
     share = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=24), bars.TaskProgressColumn()
     times = bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()
     note = bars.TextColumn("{task.fields[note]}")
@@ -55,13 +55,13 @@ def make_bars(**options: Any) -> Bars:
 
 @contextmanager
 def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Iterator[Progress]:
-    """Yield the given function, or for True one that moves a bar on stderr, for False one that shows nothing.
+    """Yield a `Progress` that moves one bar on stderr for all parts of the work (`jobs.show_progress`: one for each).
 
-    All parts of the work share the bar; `jobs.show_progress` has a bar for each part. Where the block ends well, the
-    bar is shown as complete: its total may have been estimated.
+    Where the block ends well, the bar is shown as complete: its total may have been estimated.
 
     Args:
-        start: steps that were done before, by a command that this one resumes.
+        progress: True: show the bar. False: show nothing. A function: yield it, without a bar.
+        start: Steps that were done before, by a command that this one resumes.
     """
     if callable(progress):
         yield progress
@@ -80,11 +80,11 @@ def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Itera
 
 
 def estimate_total(done: int, read: int, share: float | None) -> int:
-    """Estimate how many characters a whole text has; 0 where nobody knows which share of it was read.
+    """Estimate how many characters a whole text has; 0 where the share that was read is unknown.
 
     Args:
-        done: characters already counted; the estimate is never below them.
-        read: characters already read, of which there may be more.
-        share: share of the text that these are.
+        done: Characters already counted; the estimate is never lower.
+        read: Characters already read, perhaps more than `done`.
+        share: Share of the text that was read; None where it is unknown.
     """
     return max(done, round(read / share)) if share else 0

@@ -1,4 +1,4 @@
-"""The model that comes with the package, and its name: `reference`, wherever a model is asked for."""
+"""The reference model, which comes with the package, and what an argument that names a model means."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from .folder import RunFolder
 
 REFERENCE = "reference"
 _FOLDER = Path(__file__).parents[1] / "reference"  # package data; examples/make_reference.py writes it
-# Files that opening a model reads, beside the weights.
+# Files that code which opens a model reads, beside the weights.
 FILES_TO_OPEN = ("config.json", "tokenizer.json", "tokenizer_config.json")
 _REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
@@ -14,11 +14,9 @@ _REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 def reference() -> str:
     """Return the path of the reference model, a transformers folder inside the installed package.
 
-    The model is a small `dstg`, trained on English Wikipedia.
-
-    Its weights are stored in bfloat16 and open in float32. The path is a `str`, because not every library takes a
-    `Path`: `AutoModel.from_pretrained(whatwhere.reference())`. README.md in the folder says what it learned, and how
-    well.
+    The model is a small `dstg`, trained on English Wikipedia. Its weights are stored in bfloat16 and open in float32.
+    The path is a `str`, because not every library takes a `Path`: `AutoModel.from_pretrained(whatwhere.reference())`.
+    README.md in the folder says what the model learned, and how well.
 
     Raises:
         ValueError: the package data are missing.
@@ -33,13 +31,13 @@ def reference() -> str:
 
 
 def model_source(model: str | Path) -> str:
-    """Return the folder or Hub name that a model argument means; the word `reference` means the reference model.
+    """Return the folder or Hub name that a model argument means, after comparing the hashes of a folder's files.
 
-    The name wins over a folder `reference` in the current directory: that one is `./reference`, or a `Path`, which is
-    always a path.
+    The word `reference` means the reference model, even where the working directory has a folder of that name; this
+    folder is `./reference`, or a `Path`.
 
     Raises:
-        ValueError: as `reference`, or a file that the model is opened from is not as it was written.
+        ValueError: as `reference`, or a file of the model is not as it was written.
     """
     source = reference() if model == REFERENCE else str(model)
     if Path(source).is_dir():
@@ -52,7 +50,7 @@ def check_model_name(model: str | Path) -> None:
     """Refuse a model argument that is neither a folder nor `reference`, and cannot be a name on the Hub.
 
     Raises:
-        ValueError: it is a file, or a path that does not exist.
+        ValueError: the argument is a file, or a path that does not exist.
     """
     path = Path(model)
     name = str(model)

@@ -66,12 +66,8 @@ def code_versions() -> tuple[tuple[str, str], ...]:
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(str(path.relative_to(_PACKAGE)).encode() + path.read_bytes())
-    libraries = [(name, _version_of(name)) for name in (*_PROGRAMS, *_PROGRAMS_OF_EXTRAS)]
-    return (
-        ("whatwhere", f"{VERSION} (code {digest.hexdigest()[:8]})"),
-        ("Python", platform.python_version()),
-        *libraries,
-    )
+    others = [(name, _version_of(name)) for name in (*_PROGRAMS, *_PROGRAMS_OF_EXTRAS)]
+    return ("whatwhere", f"{VERSION} (code {digest.hexdigest()[:8]})"), ("Python", platform.python_version()), *others
 
 
 def _version_of(program: str) -> str:

@@ -1,19 +1,19 @@
-"""The one printer of tables on the terminal: rows of cells in, aligned lines of plain text out."""
+"""Layout of all tables on the terminal: rows of cells in, aligned lines of plain text out."""
 
 from collections.abc import Collection, Sequence
 from io import StringIO
 
-_WIDEST = 1 << 20  # cells of a line, beyond any table: lines are never wrapped
+_WIDEST = 1 << 20  # columns of the terminal, more than any table has: lines are never wrapped
 
 
 def table_lines(rows: Sequence[Sequence[str]], right: Collection[int] = (), indent: int = 0) -> list[str]:
     """Return rows of cells as lines of text, every column as wide as its widest cell, with two blanks between columns.
 
-    A file and a terminal get the same text: no escape codes, no wrapping, no blanks at the end. Widths are counted in
-    cells of a terminal, of which a Chinese letter takes two and a combining accent none.
+    A file and a terminal get the same text: no escape codes, no wrapping, no blanks at the end. Widths are as on a
+    terminal, where a Chinese letter takes two columns and a combining accent none.
 
     Args:
-        rows: Cells of one line each, equally many in every row; the first row may be the names of the columns.
+        rows: Cells without line breaks, equally many in every row; the first row may be the names of the columns.
         right: Numbers of the columns that are aligned right, from 0; all others are aligned left.
         indent: Blanks before each line.
     """
