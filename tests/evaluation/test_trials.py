@@ -9,7 +9,7 @@ from made_tasks import write_pairs
 
 from whatwhere.evaluation.benchmark import Trial
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
-from whatwhere.run.files import _hash_of_state
+from whatwhere.run.files import _hash_of_version
 from whatwhere.run.folder import RunFolder
 
 
@@ -26,12 +26,12 @@ def test_a_flipped_bit_of_a_piece_is_noticed(tmp_path):
         whole = path.read_bytes()
         for at in range(0, len(whole), 3):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-            _hash_of_state.cache_clear()  # which tells apart what is written a few milliseconds later
+            _hash_of_version.cache_clear()  # which tells apart what is written a few milliseconds later
             with pytest.raises(ValueError, match="is not as it was written") as error:
                 trial.check_finished(run.path)
             assert str(path) in str(error.value) and "\n" not in str(error.value)
         path.write_bytes(whole)
-        _hash_of_state.cache_clear()
+        _hash_of_version.cache_clear()
     trial.file(run.path, ".npz").unlink()
     assert not trial.check_finished(run.path) and not trial.is_finished(run.path)
 
