@@ -28,7 +28,7 @@ def test_checkpoints_are_log_spaced(windows, corpus_file, tmp_path):
     """Checkpoints are log spaced and only the newest keep their optimizer."""
     config = config_of(corpus_file, steps=35, checkpoint_every=20)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
-    found = list(checkpoints.all_checkpoints(tmp_path / "run/checkpoints"))
+    found = list(checkpoints.checkpoint_folders(tmp_path / "run/checkpoints"))
     assert [p.name for p in found] == [f"step-{s}" for s in (0, 1, 3, 10, 20, 30, 35)]
     assert [(p / checkpoints.OPTIMIZER).exists() for p in found] == [False] * 5 + [True] * 2
     for folder in found:

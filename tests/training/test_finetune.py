@@ -87,7 +87,7 @@ def test_a_resumed_fine_tuning_equals_one_run(encoder, tables, tmp_path):
     """A resumed fine tuning equals one run and keeps the marks."""
     config = config_of(encoder, tables, model={"dropout": 0.1}, accumulate=2, checkpoint_every=7)
     whole = finetune(config, tmp_path / "whole", progress=False)
-    kept = [f.name for f in checkpoints.all_checkpoints(tmp_path / "whole/checkpoints")]
+    kept = [f.name for f in checkpoints.checkpoint_folders(tmp_path / "whole/checkpoints")]
     assert kept == ["step-0", "step-2", "step-5", "step-7", "step-12"]
     # As if killed after step 7: what came later is not there.
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")

@@ -146,7 +146,7 @@ def test_a_full_disk_in_any_process_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(OSError, match="Cannot write .*optimizer-2-of-2.*make room, then run the same command again"):
-        checkpoints.write_optimizer_part(tmp_path, 3, {}, 1, 2)
+        checkpoints.write_optimizer_shard(tmp_path, 3, {}, 1, 2)
 
 
 @pytest.mark.parametrize("plugin", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])

@@ -25,7 +25,7 @@ RECIPE = settings("steps=24", "checkpoint_steps=[10]", "log_every=4", "validate_
 
 
 def steps_of(out: Path) -> list[int]:
-    return [int(folder.name.removeprefix("step-")) for folder in checkpoints.all_checkpoints(out / "checkpoints")]
+    return [int(folder.name.removeprefix("step-")) for folder in checkpoints.checkpoint_folders(out / "checkpoints")]
 
 
 def pretraining(out: Path, corpus: Path, *more: str) -> tuple[str, ...]:

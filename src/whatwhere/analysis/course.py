@@ -39,7 +39,7 @@ from ..records.metric import (
 )
 from ..records.metrics import add_metrics
 from ..records.record import Record, select
-from ..training.checkpoints import CHECKPOINTS, all_checkpoints
+from ..training.checkpoints import CHECKPOINTS, checkpoint_folders
 from .analyses import TRAINING, Analysis
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean
 from .corpus_geometry import CorpusDistances, rows_of
@@ -110,7 +110,7 @@ def checkpoints_of(run: str | Path) -> list[tuple[int, Path]]:
     Raises:
         ValueError: no checkpoints there.
     """
-    folders = list(all_checkpoints(Path(run) / CHECKPOINTS))
+    folders = list(checkpoint_folders(Path(run) / CHECKPOINTS))
     if not folders:
         raise ValueError(
             f"{run} has no checkpoints. Give the folder of a run: whatwhere pretrain or finetune leaves them in "

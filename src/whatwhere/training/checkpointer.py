@@ -7,8 +7,8 @@ from pathlib import Path
 from ..models.tensors import not_finite
 from .checkpoints import (
     CHECKPOINTS,
-    all_checkpoints,
-    drop_after,
+    checkpoint_folders,
+    drop_checkpoints_after,
     drop_old_optimizers,
     drop_unplanned,
     log_spaced_steps,
@@ -16,7 +16,7 @@ from .checkpoints import (
     optimizer_tensors,
     restore,
     write_checkpoint,
-    write_optimizer_part,
+    write_optimizer_shard,
 )
 from .divergence import weights_message
 from .logger import Logger
@@ -34,7 +34,7 @@ class Checkpointer:
     """
 
     def __init__(self, out: Path, setup: TrainingSetup, logger: Logger, label: str) -> None:
-        """Note the planned steps; no file changes. label: what messages call the training."""
+        """Set the planned steps and change no file. label: name of the training in messages."""
         config = setup.config
         self.root = out / CHECKPOINTS
         self.setup = setup
@@ -56,28 +56,27 @@ class Checkpointer:
 
     def newest_folder(self) -> Path | None:
         """Return the folder of the newest checkpoint, None where there is none."""
-        folders = all_checkpoints(self.root)
+        folders = checkpoint_folders(self.root)
         return folders[-1] if folders else None
 
     def load(self) -> int | None:
-        """Restore model, optimizers, random generators and logger from the newest whole checkpoint.
+        """Restore model, optimizers, random generators and logger from the newest whole checkpoint with optimizers.
 
-        It must have the states of the optimizers, too.
-
-        Newer checkpoints that are broken are named on stderr; `drop_later_than` then removes them.
+        Messages on stderr name newer checkpoints that are broken; `drop_after` then removes them.
 
         Returns:
-            Step of the checkpoint. None, and nothing changes, where there is none, or an unusable checkpoint of step 0.
+            Step of the checkpoint. None, and nothing changes, if there is no checkpoint or only an unusable one of step
+            0.
 
         Raises:
-            ValueError: a checkpoint after step 0 exists, and none is whole; the checkpoint is of another model; or the
+            ValueError: a checkpoint after step 0 exists, and none is usable; the checkpoint is of another model; or the
                 log has a line that no training wrote.
         """
         accelerator = self.setup.accelerator
-        checkpoint, broken = newest_checkpoint(self.root)
-        for problem in broken:
-            words = "A broken checkpoint is passed over, and removed as the training resumes"
-            accelerator.print(f"{words}: {problem}", file=sys.stderr)
+        checkpoint, problems = newest_checkpoint(self.root)
+        for problem in problems:
+            message = f"A broken checkpoint is passed over, and removed as the training resumes: {problem}"
+            accelerator.print(message, file=sys.stderr)
         if checkpoint is None:
             if (newest := self.newest_folder()) is not None and newest.name != "step-0":
                 raise ValueError(
@@ -85,22 +84,22 @@ class Checkpointer:
                     f"{newest.name}, or delete {self.root} to begin again."
                 )
             return None
-        states = restore(checkpoint, self.setup.model, self.setup.optimizers)
+        all_states = restore(checkpoint, self.setup.model, self.setup.optimizers)
         prefix = f"{accelerator.process_index}."
-        random_states = {name.removeprefix(prefix): s for name, s in states.items() if name.startswith(prefix)}
+        random_states = {name.removeprefix(prefix): s for name, s in all_states.items() if name.startswith(prefix)}
         if random_states:  # a process that the stopped training did not have begins with its own seed
             self.setup.set_random_states(random_states)
-        self.logger.load_state_dict(checkpoint.state, checkpoint.step)
+        self.logger.load_state_dict(checkpoint.logger_state, checkpoint.step)
         return checkpoint.step
 
-    def drop_later_than(self, step: int) -> None:
-        """Remove the checkpoints of later steps, once all processes have read what they resume from.
+    def drop_after(self, step: int) -> None:
+        """Remove the checkpoints of steps after `step`, once all processes have read the checkpoint to resume from.
 
-        Else a broken one would count among the newest two, and new checkpoints would lose their optimizer states.
+        A broken one left there would count among the newest two, and a new checkpoint would lose its optimizer states.
         """
         self.setup.accelerator.wait_for_everyone()
         if self.setup.accelerator.is_main_process:
-            drop_after(self.root, step)
+            drop_checkpoints_after(self.root, step)
 
     def save(self, step: int) -> None:
         """Write the checkpoint of `step`, then drop the checkpoints that it replaces; all processes must call it.
@@ -113,19 +112,22 @@ class Checkpointer:
         accelerator = setup.accelerator
         if parameters := not_finite(setup.model):  # the loss of a step does not see the weights that it makes
             raise ValueError(weights_message(parameters, step, self.label, setup.config, self.newest_folder()))
-        random_states = [setup.random_states()]
+        states_by_rank = [setup.random_states()]
         if accelerator.num_processes > 1:
-            random_states = gather_states(random_states[0], accelerator.device)
+            states_by_rank = gather_states(states_by_rank[0], accelerator.device)
         self.logger.flush()
         model = setup.model_to_save()
-        packed = optimizer_tensors(setup.optimizers)
+        optimizer_states = optimizer_tensors(setup.optimizers)
         shards = accelerator.num_processes if setup.is_sharded else 1
         if shards > 1 and not accelerator.is_main_process:
-            write_optimizer_part(self.root, step, packed, accelerator.process_index, shards)
+            write_optimizer_shard(self.root, step, optimizer_states, accelerator.process_index, shards)
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
-            flat = {f"{rank}.{name}": s for rank, states in enumerate(random_states) for name, s in states.items()}
-            write_checkpoint(self.root, step, model, packed, flat, self.logger.state_dict(), shards)
+            random_states = {
+                f"{rank}.{name}": s for rank, states in enumerate(states_by_rank) for name, s in states.items()
+            }
+            logger_state = self.logger.state_dict()
+            write_checkpoint(self.root, step, model, optimizer_states, random_states, logger_state, shards)
             self.drop_superfluous()
         accelerator.wait_for_everyone()
         self._saved_at = time.perf_counter()
@@ -133,7 +135,7 @@ class Checkpointer:
     def drop_superfluous(self) -> None:
         """Remove unplanned checkpoints but the newest, and the optimizers' states of all but the newest two.
 
-        The main process does it. A training also ends with this call, as a crash may have cut off the last `save`.
+        Only the main process removes files. `fit` calls it at its end, too: a crash may have cut off the last `save`.
         """
         if self.setup.accelerator.is_main_process:
             drop_unplanned(self.root, self.is_planned)

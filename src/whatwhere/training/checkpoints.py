@@ -17,7 +17,7 @@ from ..run.files import read_object, remove_folder, write_json
 from ..run.folder import RunFolder
 from ..run.manifest import MANIFEST
 from .model_folder import save_model
-from .sharding import local_part, make_shard, shard_bounds
+from .sharding import local_rows, make_shard, shard_bounds
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -28,12 +28,12 @@ OPTIMIZER = "optimizer.safetensors"  # for a sharded model optimizer-K-of-N.safe
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Complete checkpoint of a training."""
+    """Whole checkpoint of a training: every file equals its hash."""
 
     folder: Path
     step: int  # after which it was written
-    state: dict[str, Any]  # of the logger: seconds, and the losses since its last line
-    has_optimizers: bool  # it still has the states of the optimizers
+    logger_state: dict[str, Any]  # seconds, and the losses since the log's last line
+    has_optimizers: bool  # False after `drop_old_optimizers`
 
 
 def log_spaced_steps(steps: int) -> set[int]:
@@ -48,20 +48,22 @@ def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, 
     It is a flat dict of tensors named `optimizer.parameter.entry`.
     """
     return {
-        f"{o}.{parameter}.{name}": local_part(torch.as_tensor(value).detach()).cpu().contiguous()
-        for o, optimizer in enumerate(optimizers)
+        f"{number}.{parameter}.{name}": local_rows(torch.as_tensor(value).detach()).cpu().contiguous()
+        for number, optimizer in enumerate(optimizers)
         for parameter, entries in optimizer.state_dict()["state"].items()
         for name, value in entries.items()
     }
 
 
-def _load_optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer], files: "_TensorFiles") -> None:
-    for o, optimizer in enumerate(optimizers):
+def _load_optimizer_tensors(
+    optimizers: Iterable[torch.optim.Optimizer], files: "_TensorFiles", names: Iterable[str]
+) -> None:
+    for number, optimizer in enumerate(optimizers):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
-        for key in files.names:
+        for key in names:
             owner, parameter, name = key.split(".", 2)
-            if owner == str(o):
+            if owner == str(number):
                 state.setdefault(int(parameter), {})[name] = files.read(key, parameters[int(parameter)])
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
@@ -74,13 +76,12 @@ class _TensorFiles:
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Read a tensor.
+        """Read this process's rows of a tensor whose parts in all files, joined by rows, have the shape of `like`.
 
-        Where its parts in all files, joined by rows, have the shape of `like`, read this process's rows of it.
-        Otherwise every file holds it whole: read it from the first.
+        A tensor of another shape is whole in every file: read it from the first one.
         """
-        slices = [file.get_slice(name) for file in self.files] if like.ndim else []
-        shapes = [rows.get_shape() for rows in slices]
+        parts = [file.get_slice(name) for file in self.files] if like.ndim else []
+        shapes = [part.get_shape() for part in parts]
         joined_shape = [sum(s[0] for s in shapes if s), *shapes[0][1:]] if shapes else None
         if joined_shape != list(like.shape):  # a step count, which every file holds whole
             tensor: torch.Tensor = self.files[0].get_tensor(name)
@@ -88,7 +89,7 @@ class _TensorFiles:
         first_row, end_row = shard_bounds(like)
         rows = []
         start = 0
-        for part, (length, *_) in zip(slices, shapes, strict=True):
+        for part, (length, *_) in zip(parts, shapes, strict=True):
             if start < end_row and first_row < start + length:
                 rows.append(part[max(first_row - start, 0) : min(end_row - start, length)])
             start += length
@@ -101,17 +102,16 @@ def write_checkpoint(
     model: PreTrainedModel,
     optimizer_states: Mapping[str, torch.Tensor],
     random_states: dict[str, torch.Tensor],
-    state: dict[str, Any],
+    logger_state: dict[str, Any],
     shards: int = 1,
 ) -> Path:
     """Write `root/step-N`: a transformers folder, the states of optimizers and random generators, `state.json`, hashes.
 
     Args:
         optimizer_states: the optimizers' states, as `optimizer_tensors` returns them.
-        random_states: by PROCESS.DEVICE.
-        state: of the logger.
-        shards: processes that hold a shard of the model each; the first calls this, after `write_optimizer_part` of the
-            others.
+        random_states: states of the random generators, by PROCESS.DEVICE.
+        shards: processes that hold a shard of the model each. The first one calls this function after the others have
+            called `write_optimizer_shard`.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -125,17 +125,17 @@ def write_checkpoint(
             for rank in range(1, shards):
                 os.replace(_shards_folder(root, step) / _shard_file(rank, shards), folder / _shard_file(rank, shards))
             shutil.rmtree(_shards_folder(root, step), ignore_errors=True)
-            write_json(folder / STATE, {**state, "step": step})
-    except SafetensorError as error:  # it wraps what the system said, a full disk above all
+            write_json(folder / STATE, {**logger_state, "step": step})
+    except SafetensorError as error:  # safetensors' error for a full disk, and for other errors of the system
         hint = "Earlier checkpoints are whole; make room, then run the same command again."
         raise OSError(f"Cannot write {final}: {error}. {hint}") from None
     return final
 
 
-def write_optimizer_part(
+def write_optimizer_shard(
     root: Path, step: int, optimizer_states: Mapping[str, torch.Tensor], rank: int, shards: int
 ) -> None:
-    """Write the optimizers' states of one process of several for the first one, which writes the checkpoint.
+    """Write the optimizers' states of one process; the first process then moves the file into the checkpoint.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -157,27 +157,27 @@ def _shards_folder(root: Path, step: int) -> Path:
     return root / f".step-{step}-shards.0"  # a temporary name, which the next run sweeps away
 
 
-def drop_after(root: Path, step: int) -> None:
-    """Remove the checkpoints of later steps, which a training that resumes from `step` makes again."""
-    for folder in all_checkpoints(root):
+def drop_checkpoints_after(root: Path, step: int) -> None:
+    """Remove the checkpoints of steps after `step`."""
+    for folder in checkpoint_folders(root):
         if _step(folder) > step:
             remove_folder(folder)
 
 
 def drop_unplanned(root: Path, is_planned: Callable[[int], bool]) -> None:
     """Remove all checkpoints of steps that `is_planned` denies, except the newest one."""
-    for folder in all_checkpoints(root)[:-1]:
+    for folder in checkpoint_folders(root)[:-1]:
         if not is_planned(_step(folder)):
-            remove_folder(folder)  # all at once, as a part of one would look like a damaged one
+            remove_folder(folder)  # whole: a partly removed checkpoint would look damaged
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Delete the optimizers' states of all but the newest `keep` checkpoints; weights stay for the analyses."""
-    for folder in all_checkpoints(root)[:-keep]:
+    for folder in checkpoint_folders(root)[:-keep]:
         run = RunFolder.at(folder)
-        recorded = {*run.listed_files("optimizer*.safetensors")}
-        # A kill may have left files whose entries are gone, and a user entries whose files are gone.
-        if names := sorted(recorded | {path.name for path in folder.glob("optimizer*.safetensors")}):
+        # After a kill a file may have lost its entry in the manifest; a user may have deleted a listed file.
+        files = {path.name for path in folder.glob("optimizer*.safetensors")}
+        if names := sorted(files.union(run.listed_files("optimizer*.safetensors"))):
             run.remove(*names)
 
 
@@ -208,21 +208,19 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest checkpoint that a training can resume from, or None, and the messages on newer ones.
+    """Return the newest checkpoint that a training can resume from, or None, and what is wrong with newer ones.
 
-    There is one message for each damaged newer checkpoint.
-
-    A checkpoint without the states of optimizers is whole, but no training resumes from it.
+    There is one message for each broken checkpoint. A whole one without states of optimizers gets none.
     """
-    broken: list[str] = []
-    for folder in reversed(all_checkpoints(root)):
+    problems: list[str] = []
+    for folder in reversed(checkpoint_folders(root)):
         try:
             checkpoint = open_checkpoint(folder)
             if checkpoint.has_optimizers:
-                return checkpoint, broken
+                return checkpoint, problems
         except ValueError as error:
-            broken.append(str(error).rstrip())
-    return None, broken
+            problems.append(str(error).rstrip())
+    return None, problems
 
 
 def restore(
@@ -234,13 +232,13 @@ def restore(
         ValueError: the checkpoint is of another model.
     """
     try:
-        stored = _TensorFiles([checkpoint.folder / WEIGHTS])
+        weight_files = _TensorFiles([checkpoint.folder / WEIGHTS])
         optimizer_files = _TensorFiles(_optimizer_files(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}. Delete it.") from None
     try:
         current = model.state_dict()
-        weights = {name: stored.read(name, current.get(name, torch.empty(()))) for name in stored.names}
+        weights = {name: weight_files.read(name, current.get(name, torch.empty(()))) for name in weight_files.names}
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip().rstrip(".")
@@ -249,9 +247,9 @@ def restore(
         raise ValueError(f"{checkpoint.folder} is of another model: {misfits[0]} does not match. Delete it.")
     random_names = [name for name in optimizer_files.names if name.startswith("random.")]
     random_states = {name.removeprefix("random."): optimizer_files.read(name, torch.empty(())) for name in random_names}
-    optimizer_files.names = [name for name in optimizer_files.names if name not in random_names]
+    names = [name for name in optimizer_files.names if name not in random_names]
     try:
-        _load_optimizer_tensors(optimizers, optimizer_files)
+        _load_optimizer_tensors(optimizers, optimizer_files, names)
     except (ValueError, LookupError, SafetensorError) as error:
         raise ValueError(f"{checkpoint.folder} has states of other optimizers ({error}). Delete it.") from None
     return random_states
@@ -262,20 +260,23 @@ def _optimizer_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("optimizer*.safetensors"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
 
-def all_checkpoints(root: Path) -> list[Path]:
+def checkpoint_folders(root: Path) -> list[Path]:
     """Return the folders of all checkpoints of a run, in the order of their steps."""
     return sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
 
 
 def checkpoint_folder(model: str | Path, step: int) -> Path:
-    """Return the folder of the checkpoint of `step` in the folder of a trained model.
+    """Return the folder of the checkpoint of `step`, its model compared with the hashes.
+
+    Args:
+        model: folder of a trained model.
 
     Raises:
-        ValueError: the model's folder keeps none of that step, or one that is not as it was written.
+        ValueError: the folder has no checkpoint of that step, or the checkpoint's model is not as it was written.
     """
     root = Path(model) / CHECKPOINTS
     if not (weights := root / f"step-{step}" / WEIGHTS).is_file():
-        steps = ", ".join(str(_step(path)) for path in all_checkpoints(root)) or "none"
+        steps = ", ".join(str(_step(path)) for path in checkpoint_folders(root)) or "none"
         raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {steps}.")
     RunFolder.at(weights.parent).check("config.json", WEIGHTS)
     return weights.parent

@@ -71,7 +71,7 @@ class Trainer(TrainingSetup):
         # Resume
         resumed_step = checkpointer.load()
         start = resumed_step or 0
-        checkpointer.drop_later_than(start)
+        checkpointer.drop_after(start)
         logger.open()
 
         # Before the first step

@@ -66,7 +66,7 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
     fully_shard(model, mesh=mesh)  # and what is in no block
 
 
-def local_part(value: Tensor) -> Tensor:
+def local_rows(value: Tensor) -> Tensor:
     """Return this process's rows of a sharded tensor (rows, ...), or all of a tensor that is not sharded."""
     return value.to_local() if isinstance(value, DTensor) else value
 
