@@ -1,10 +1,6 @@
-"""Messages on a training that diverged: the step or the weights that are not finite, and what the user can do."""
+"""Error and messages of a training that diverged: which values are not finite, and what the user can do."""
 
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-from torch import Tensor
 
 from .training_keys import LoopConfig
 
@@ -21,13 +17,13 @@ class NotFiniteError(ValueError):
 
 
 def step_message(
-    error: NotFiniteError, step: int, label: str, config: LoopConfig, batch: Path, checkpoint: Path | None
+    error: NotFiniteError, step: int, label: str, config: LoopConfig, batch_file: Path, checkpoint: Path | None
 ) -> str:
     """Say which step was not finite, what to change, and which files are left.
 
     Args:
         step: number of the step, from 1.
-        batch: file that holds the step's batch.
+        batch_file: file that holds the step's batch.
         checkpoint: folder of the last good checkpoint, None where there is none.
     """
     place = f"step {step} of {label}"
@@ -39,13 +35,13 @@ def step_message(
             "The first step failed, so the start weights, the data or the scheme are at fault. "
             "For a scheme of yours: whatwhere explain NAME --scheme FILE"
         )
-    return f"{error} at {place}. {advice}; {_checkpoint_hint(checkpoint)}, and the step's batch in {batch}."
+    return f"{error} at {place}. {advice}; {_checkpoint_hint(checkpoint)}, and the step's batch in {batch_file}."
 
 
 def timing_message(error: NotFiniteError, step: int, label: str, config: LoopConfig) -> str:
-    """Say that a step that was only timed is not finite, and what to change; arguments as for `step_message`.
+    """Say that a step is not finite that was only timed, and what to change; arguments as for `step_message`.
 
-    Nothing is trained yet, so the same folder begins anew.
+    It asks for no other --out: nothing is trained yet, so the same folder begins anew.
     """
     return f"{error} at step {step} of timing {label}. {_rate_hint(config)}."
 
@@ -58,18 +54,9 @@ def weights_message(parameters: str, step: int, label: str, config: LoopConfig, 
     return f"Step {step} of {label} left {parameters} not finite. {advice}."
 
 
-def batch_arrays(micro_batches: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
-    """Return the tensors of a step's batch as arrays called MICRO_BATCH.NAME, for inspection."""
-    return {
-        f"{i}.{name}": value.cpu().numpy()
-        for i, micro_batch in enumerate(micro_batches)
-        for name, value in micro_batch.items()
-    }
-
-
 def _rate_hint(config: LoopConfig) -> str:
-    exact = "" if config.precision == "fp32" else " or --set precision=fp32"
-    return f"Lower --set learning_rate= (now {config.learning_rate:g}){exact}"
+    precision_hint = "" if config.precision == "fp32" else " or --set precision=fp32"
+    return f"Lower --set learning_rate= (now {config.learning_rate:g}){precision_hint}"
 
 
 def _checkpoint_hint(checkpoint: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Log of a training: losses, rates and validations, in `log.jsonl` and in the user's trackers."""
+"""Log of a training: losses, speeds and validations, in `log.jsonl` and in the user's trackers."""
 
 import contextlib
 import json
@@ -15,7 +15,6 @@ from ..run.folder import LOG
 from ..run.memory import peak_memory, reset_peak_memory
 from ..run.remote import cpu_name
 from ..run.status import step_lines
-from .divergence import batch_arrays
 from .optimizers import learning_rate_factor
 from .setup import MicroBatch, TrainingSetup
 
@@ -37,24 +36,24 @@ class Logger:
         self.tokens_per_step = tokens_per_step
         self.history: list[dict[str, Any]] = []
         self._losses: list[float] = []  # of the steps since the last line
-        self._steps = 0  # since the last line, without those before a resume
+        self._timed_steps = 0  # steps of this process since the last line: none from before a resume
         self._seconds_waited = 0.0  # seconds without a batch since the last line
-        self._seconds_before = 0.0  # of the training before a resume
-        self._steps_began = time.perf_counter()
-        self._line_began = self._steps_began  # start of the current line's clock, moved forward by every pause
+        self._seconds_before = 0.0  # seconds of the training before a resume
+        self._clock_began = time.perf_counter()
+        self._line_began = self._clock_began  # when the next line's clock started, moved forward by every pause
         reset_peak_memory()
 
     @property
     def seconds(self) -> float:
         """Seconds that the training has taken, before a resume included."""
-        return self._seconds_before + time.perf_counter() - self._steps_began
+        return self._seconds_before + time.perf_counter() - self._clock_began
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the log that a checkpoint keeps, beside its lines."""
         return {"seconds": self.seconds, "losses": self._losses}
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
-        """Continue the log of a training that resumes after `step`; its later lines are dropped."""
+        """Continue the log of a training that resumes after `step`, without the lines of later steps."""
         self._seconds_before = float(state["seconds"])
         self._losses = list(state["losses"])
         self.history = [line for line in step_lines(self.path) if line["step"] <= step]
@@ -73,8 +72,8 @@ class Logger:
         accelerator.wait_for_everyone()
         if self.setup.config.trackers:
             accelerator.init_trackers("whatwhere")
-        self._steps_began = time.perf_counter()
-        self._line_began = self._steps_began
+        self._clock_began = time.perf_counter()
+        self._line_began = self._clock_began
 
     def close(self) -> None:
         """End the trackers; the process group stays, as the model is still gathered and saved."""
@@ -103,7 +102,7 @@ class Logger:
     def add_loss(self, loss: float) -> None:
         """Add the loss of a step, in nats, to what the next line averages."""
         self._losses.append(loss)
-        self._steps += 1
+        self._timed_steps += 1
 
     def is_due(self, step: int) -> bool:
         """Return whether `step` gets a line: every `log_every`-th and the last one do."""
@@ -112,8 +111,8 @@ class Logger:
     def log_steps(self, step: int, gradient_norm: float) -> dict[str, Any]:
         """Write the line of the steps since the last line, and return it.
 
-        loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: the one that the settings
-        name, at `step`, before the scales of single parameters. waiting: share of the time without a batch.
+        loss: mean of the steps, in nats. gradient_norm: norm in `step` before clipping. learning_rate: rate in `step`
+        before the scales of single parameters. waiting: share of the time without a batch.
         """
         config = self.setup.config
         ended = time.perf_counter()
@@ -122,13 +121,13 @@ class Logger:
             "loss": sum(self._losses) / len(self._losses),
             "gradient_norm": gradient_norm,
             "learning_rate": config.learning_rate * learning_rate_factor(step - 1, config, self.setup.steps),
-            "tokens_per_second": self._steps * self.tokens_per_step / elapsed,
+            "tokens_per_second": self._timed_steps * self.tokens_per_step / elapsed,
             "waiting": self._seconds_waited / elapsed,
             "peak_memory_bytes": peak_memory(self.setup.accelerator.device),
         }
         self.log(step, line)
         self._losses = []
-        self._steps = 0
+        self._timed_steps = 0
         self._seconds_waited = 0.0
         self._line_began = ended
         return line
@@ -144,9 +143,14 @@ class Logger:
                 accelerator.log({key: value for key, value in line.items() if key != "step"}, step=step)
 
     def write_batch(self, micro_batches: Sequence[MicroBatch]) -> Path:
-        """Write this process's micro-batches of a step that was not finite, for inspection; return the file."""
+        """Write this process's tensors of a step that was not finite, as arrays MICRO_BATCH.NAME; return the file."""
         path = self.out / f"not-finite-{self.setup.accelerator.process_index}.npz"
-        write_arrays(path, batch_arrays(micro_batches))
+        arrays = {
+            f"{i}.{name}": value.cpu().numpy()
+            for i, micro_batch in enumerate(micro_batches)
+            for name, value in micro_batch.items()
+        }
+        write_arrays(path, arrays)
         return path
 
     def summary(self) -> dict[str, Any]:
@@ -155,18 +159,18 @@ class Logger:
         model = setup.model
         device = setup.accelerator.device
         validations = [line for line in self.history if "validation_loss" in line]
-        rates = sorted(line["tokens_per_second"] for line in self.history if "tokens_per_second" in line)
-        words = model.get_input_embeddings()
-        assert isinstance(words, torch.nn.Embedding)
+        speeds = sorted(line["tokens_per_second"] for line in self.history if "tokens_per_second" in line)
+        word_embeddings = model.get_input_embeddings()
+        assert isinstance(word_embeddings, torch.nn.Embedding)
         return {
             "preset": getattr(model.config, "preset", model.config.model_type),
             "seed": setup.config.seed,
             "steps": setup.steps,
             "tokens": setup.steps * self.tokens_per_step,
             "seconds": self.seconds,
-            "tokens_per_second": rates[len(rates) // 2] if rates else None,  # its log was lost
+            "tokens_per_second": speeds[len(speeds) // 2] if speeds else None,  # None: the log was lost
             "parameters": sum(p.numel() for p in model.parameters()),
-            "embedding_parameters": words.weight.numel(),
+            "embedding_parameters": word_embeddings.weight.numel(),
             "peak_memory_bytes": peak_memory(device),
             "validation_loss": validations[-1]["validation_loss"] if validations else None,
             "validation_accuracy": validations[-1]["validation_accuracy"] if validations else None,

@@ -1,7 +1,7 @@
 """Training loop of pretraining and fine-tuning, and the single step that every training of the package takes.
 
-Batches, masks and their order are a pure function of the seed and the step (`corpus.draws`: of seed, epoch and row), so
-a resumed training needs no state of a loader.
+Batches, their order and masks are a pure function of seed and step (`corpus.batches`), so a resumed training needs no
+state of a loader.
 """
 
 import contextlib
@@ -46,20 +46,20 @@ class Trainer(TrainingSetup):
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        It resumes from the newest whole checkpoint that still has optimizer states; without any it begins. On a CPU of
-        the same kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted
-        run's. All processes have the same weights, or shards of them, after every step.
+        The training resumes from the newest whole checkpoint that still has optimizer states; without one it begins. On
+        a CPU of the same kind, with as many processes and threads, losses and weights of a resumed run equal the
+        uninterrupted run's. All processes have the same weights, or shards of them, after every step.
 
         Args:
             make_micro_batch: function that returns this process's rows of a micro-batch.
             tokens_per_step: tokens of a step, of all processes together. Pretraining counts padding, too; fine-tuning
                 gives the mean without it.
             label: name of the training in messages and on the progress bar.
-            progress: True for a bar on stderr, or a function that is called where a log line is written.
+            progress: True for a bar on stderr, or a function that is called at each log line of steps.
 
         Raises:
-            ValueError: the loss, the gradient or the weights are not finite; checkpoints written before stay. Or there
-                are checkpoints after step 0, and none is whole.
+            ValueError: the loss, the gradient or the weights are not finite; earlier checkpoints stay. Or there
+                are checkpoints after step 0, and none is usable.
             Stopped: a signal asked to stop, and the checkpoint of the step that it came in is written.
         """
         warn_of_single_process()
@@ -70,22 +70,22 @@ class Trainer(TrainingSetup):
 
         # Resume
         resumed_step = checkpointer.load()
-        start = resumed_step or 0
-        checkpointer.drop_after(start)
+        steps_done = resumed_step or 0
+        checkpointer.drop_after(steps_done)
         logger.open()
 
         # Before the first step
         if resumed_step is None:
             with logger.pause_clock():
                 checkpointer.save(0)
-        if validator and start == 0 and not logger.history:
+        if validator and steps_done == 0 and not logger.history:
             with logger.pause_clock():
                 logger.log(0, validator.validate())
 
         progress_here = progress if self.accelerator.is_main_process else False
-        prefetch = contextlib.closing(self._prefetch(make_micro_batch, start))
-        with defer_stop(), progress_bar(label, progress_here, start) as advance, prefetch as batches:
-            for step in range(start + 1, self.steps + 1):
+        prefetch = contextlib.closing(self._prefetch(make_micro_batch, steps_done))
+        with defer_stop(), progress_bar(label, progress_here, steps_done) as advance, prefetch as batches:
+            for step in range(steps_done + 1, self.steps + 1):
                 # Step
                 with logger.count_waiting():
                     micro_batches = next(batches)
@@ -109,11 +109,11 @@ class Trainer(TrainingSetup):
                         logger.log(step, validator.validate())
 
                 # Save, and stop
-                is_stopped, is_overdue = stop.agree(checkpointer.is_overdue())
-                if checkpointer.is_planned(step) or is_stopped or is_overdue:
+                must_stop, must_save = stop.agree(checkpointer.is_overdue())
+                if checkpointer.is_planned(step) or must_stop or must_save:
                     with logger.pause_clock():
                         checkpointer.save(step)
-                if is_stopped:
+                if must_stop:
                     raise Stopped(f"after step {step:,} of {label}, with a checkpoint")
 
         is_validated = any(line["step"] == self.steps and "validation_loss" in line for line in logger.history)
@@ -123,11 +123,11 @@ class Trainer(TrainingSetup):
         logger.close()
         return logger.summary()
 
-    def _prefetch(self, make_micro_batch: MicroBatchFunction, start: int) -> Generator[list[MicroBatch]]:
-        """Yield the batches of the steps that follow `start` steps; a thread makes the next while a step is taken."""
+    def _prefetch(self, make_micro_batch: MicroBatchFunction, steps_done: int) -> Generator[list[MicroBatch]]:
+        """Yield the batches of all steps after the first `steps_done`; a thread makes each during the step before."""
         with ThreadPoolExecutor(1) as thread:
-            upcoming = thread.submit(self.make_micro_batches, make_micro_batch, start)
-            for index in range(start, self.steps):
+            upcoming = thread.submit(self.make_micro_batches, make_micro_batch, steps_done)
+            for index in range(steps_done, self.steps):
                 micro_batches = upcoming.result()
                 if index + 1 < self.steps:
                     upcoming = thread.submit(self.make_micro_batches, make_micro_batch, index + 1)
@@ -136,25 +136,25 @@ class Trainer(TrainingSetup):
     def make_micro_batches(self, make_micro_batch: MicroBatchFunction, index: int) -> list[MicroBatch]:
         """Make this process's micro-batches of the batch that step `index`, counted from 0, reads.
 
-        The union over all processes is the same windows, whatever the number of processes and of micro-batches.
+        All processes together read the same rows, whatever the number of processes and of micro-batches.
         """
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
-        first = index * self.config.accumulate
+        first_micro_step = index * self.config.accumulate
         return [
-            make_micro_batch(first + i, self.micro_batch_rows * world, rank, world)
+            make_micro_batch(first_micro_step + i, self.micro_batch_rows * world, rank, world)
             for i in range(self.config.accumulate)
         ]
 
     def step(self, index: int, micro_batches: list[MicroBatch]) -> tuple[float, float]:
-        """Take one optimizer step; return the mean loss over the batch's labels and the norm of its gradient.
+        """Take one optimizer step; return the mean loss over the batch's labels and the gradient's norm.
 
         Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans,
         sentences), so that neither accumulation nor the number of processes changes the gradient.
 
         Args:
-            index: of the step, from 0; the learning rate depends on it.
-            micro_batches: this process's, as `make_micro_batches` returns them.
+            index: number of the step, from 0; the learning rate depends on it.
+            micro_batches: this process's micro-batches, as `make_micro_batches` returns them.
 
         Returns:
             The loss in nats, and the norm before clipping.
@@ -180,7 +180,7 @@ class Trainer(TrainingSetup):
         return loss, gradient_norm
 
     def _compute_gradient(self, micro_batches: list[MicroBatch]) -> float:
-        """Add the gradient of a batch to the parameters; return its mean loss over all processes."""
+        """Add the gradient of a batch to the parameters' `grad`; return the batch's mean loss over all processes."""
         accelerator = self.accelerator
         self.step_module.train()
         micro_batches = [
@@ -190,15 +190,15 @@ class Trainer(TrainingSetup):
         total = accelerator.reduce(torch.stack(counts).sum(), reduction="sum").clamp(min=1)
         loss_sum = torch.zeros((), device=accelerator.device)
         for i, (micro_batch, count) in enumerate(zip(micro_batches, counts, strict=True)):
-            with self._sum_gradients_at_end(is_last=i == len(micro_batches) - 1):
+            with self._gradient_sync(is_last=i == len(micro_batches) - 1):
                 with accelerator.autocast():
                     loss = self.step_module(**micro_batch, **self.model_arguments).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         return float(accelerator.reduce(loss_sum, reduction="sum") / total)
 
-    def _sum_gradients_at_end(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return a context in which processes sum their gradients, but only for the last micro-batch of a batch."""
+    def _gradient_sync(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
+        """Return a context in which the processes sum their gradients if the micro-batch is the batch's last."""
         if self.is_sharded:
             cast(FSDPModule, self.step_module).set_requires_gradient_sync(is_last)
         if is_last or self.is_sharded:

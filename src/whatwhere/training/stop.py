@@ -1,4 +1,4 @@
-"""Agreement of all processes of a training to stop, or to write a checkpoint, where one of them was asked to."""
+"""Agreement of all processes of a training to stop or to write a checkpoint as soon as one of them must."""
 
 import torch
 from accelerate import Accelerator
@@ -17,16 +17,19 @@ class StopAgreement:
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
 
-    def agree(self, overdue: bool) -> tuple[bool, bool]:
+    def agree(self, is_overdue: bool) -> tuple[bool, bool]:
         """Ask all processes whether to stop and whether to save; all must call it after the same step.
 
+        Args:
+            is_overdue: whether a checkpoint is overdue in this process.
+
         Returns:
-            (stop, save): whether any process was asked to stop, and whether in any a checkpoint is `overdue`.
+            Whether a signal asked any process to stop, and whether a checkpoint is overdue in any process.
         """
-        requests = [stop_signal() is not None, overdue]
+        requests = [stop_signal() is not None, is_overdue]
         if self.accelerator.num_processes > 1:
             votes = torch.tensor(requests, dtype=torch.float32, device=self.accelerator.device)
             total: Tensor = self.accelerator.reduce(votes, "sum")
             requests = [vote > 0 for vote in total.tolist()]
-        stop, save = requests
-        return stop, save
+        must_stop, must_save = requests
+        return must_stop, must_save

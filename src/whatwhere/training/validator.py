@@ -7,7 +7,8 @@ import torch
 from ..records.gates import BEFORE_END
 from .setup import MicroBatch, TrainingSetup
 
-MoreValues = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
+# (number of labels predicted correctly, number of labels) -> further values of a validation
+MoreValues = Callable[[int, int], dict[str, float]]
 
 
 class Validator:
@@ -17,12 +18,12 @@ class Validator:
         self,
         setup: TrainingSetup,
         batches: Callable[[], Iterable[MicroBatch]],
-        more_values: MoreValues = lambda right, labels: {},
+        more_values: MoreValues = lambda correct, label_count: {},
     ) -> None:
         """Store the batches.
 
-        batches: function that returns the same held-out batches at each call, with `labels` (-100 is none).
-        more_values: function of the labels predicted right and of all labels; it returns what else to log.
+        batches: function that returns the same held-out batches at each call, with `labels` (-100: not a label).
+        more_values: function that returns further values to log.
         """
         self.setup = setup
         self.batches = batches
@@ -31,8 +32,8 @@ class Validator:
     def is_due(self, step: int) -> bool:
         """Return whether the model is validated after `step`: every `validate_every`-th and the last one.
 
-        Where `validate_every` exceeds nine tenths of the steps, the model is also validated after these: else nothing
-        would tell whether it still learns.
+        Where `validate_every` exceeds nine tenths of the steps, the model is also validated after nine tenths: else
+        nothing would tell whether it still learns.
         """
         every = self.setup.config.validate_every
         before_end = int(BEFORE_END * self.setup.steps)
@@ -41,28 +42,28 @@ class Validator:
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Read all held-out batches and return what the log keeps of them.
+        """Read all held-out batches and return the values for the log.
 
-        validation_loss: mean over all labels, in nats. validation_accuracy: share of the labels predicted right.
-        validation_labels: their number.
+        validation_loss: mean over all labels, in nats. validation_accuracy: share of the labels predicted correctly.
+        validation_labels: number of the labels. And `more_values`.
         """
         accelerator = self.setup.accelerator
         model = self.setup.model
         model.eval()
-        total = 0.0
-        right = 0
-        labels = 0
+        loss_sum = 0.0
+        correct = 0
+        label_count = 0
         for batch in self.batches():
             batch = {key: value.to(accelerator.device) for key, value in batch.items()}
             with accelerator.autocast():
                 output = model(**batch, **self.setup.model_arguments)
             targets = batch["labels"][batch["labels"] != -100]
-            total += float(output.loss) * len(targets)
-            right += int((output.logits.argmax(-1) == targets).sum())
-            labels += len(targets)
+            loss_sum += float(output.loss) * len(targets)
+            correct += int((output.logits.argmax(-1) == targets).sum())
+            label_count += len(targets)
         return {
-            "validation_loss": total / max(labels, 1),
-            "validation_accuracy": right / max(labels, 1),
-            **self.more_values(right, labels),
-            "validation_labels": labels,
+            "validation_loss": loss_sum / max(label_count, 1),
+            "validation_accuracy": correct / max(label_count, 1),
+            **self.more_values(correct, label_count),
+            "validation_labels": label_count,
         }
