@@ -45,8 +45,8 @@ from .validator import Validator
 
 CONFIG = "finetune.yaml"
 KIND = "finetune"  # of the run
-DATA = "data.json"
-DATA_FILES = ("data", "dev")
+DATA = "data.json"  # facts of the rows, and hashes of all input files
+TABLE_KEYS = ("data", "dev")  # keys of the files with labelled rows
 GEOM_CHECKPOINT_STEPS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
@@ -63,9 +63,9 @@ RATE_FROM_SCRATCH = 2e-4
 
 
 def default_rate(start: str, from_scratch: bool) -> float:
-    """Return GEOM's peak learning rate in inverse proportion to the width of the model in `start`.
+    """Return the peak learning rate: GEOM's for width 768, in inverse proportion to the width of the model in `start`.
 
-    Adam's steps are absolute, so narrow models need longer ones.
+    Adam's steps are absolute, so narrow models need longer steps.
     """
     config = open_config(start)
     width = getattr(config, "hidden_size", None) or getattr(config, "dim", None) or 768  # dim: DistilBERT's name
@@ -76,20 +76,20 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
     """Settings of a fine-tuning for sequence classification.
 
-    Keys that are left out have the values of DEFAULTS, else of LoopConfig; `learning_rate`, `length` and `epochs`
-    depend on the model and on `steps` (`_fill`).
+    Keys that are left out have the values of DEFAULTS, else of FinetuneKeys; `_fill` derives `learning_rate` and
+    `length` from the model, and sets `epochs` if the user gives no `steps`.
     """
 
     RESUME_ARGUMENTS: ClassVar[str] = "{start} --out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("sharding",)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return whether a table of another name or place equals the run's in `out`, byte by byte."""
-        facts = out / DATA
+        """Return whether the table that a key names equals the table of the run in `out`, byte by byte."""
+        saved_facts = out / DATA
         path = Path(str(getattr(self, key)))
-        if key not in DATA_FILES or not facts.is_file() or not path.is_file():
+        if key not in TABLE_KEYS or not saved_facts.is_file() or not path.is_file():
             return super().has_same_content(key, out)
-        return bool(read_object(facts).get("file_hashes", {}).get(key) == sha256(path))
+        return bool(read_object(saved_facts).get("file_hashes", {}).get(key) == sha256(path))
 
     @model_validator(mode="before")
     @classmethod
@@ -119,21 +119,20 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
         assert self.epochs is not None
         return math.ceil(self.epochs * rows / self.batch_size)
 
-    def encoder_config(self, labels: list[str]) -> Any:
-        """Return the configuration of the encoder in `start` with the overrides of `model` and the classes `labels`.
+    def encoder_config(self, class_names: list[str]) -> Any:
+        """Return the configuration of the encoder in `start`, with the overrides of `model` and the classes.
 
-        Keys that other tools left in its config.json are kept.
+        Keys that other tools left in the encoder's config.json stay.
 
         Raises:
             ValueError: no such field, or a length that the position table does not have.
         """
         source = open_config(self.start)
-        classes = dict(enumerate(labels))
         if isinstance(source, EncoderConfig):
             fields = {field: getattr(source, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
-            checked = EncoderConfig(**{**fields, **self.model})
-            notes = {key: value for key, value in source.to_dict().items() if key not in checked.to_dict()}
-            config: Any = EncoderConfig.from_dict({**fields, **self.model, **notes})
+            known = EncoderConfig(**{**fields, **self.model}).to_dict()  # refuses unknown fields
+            foreign = {key: value for key, value in source.to_dict().items() if key not in known}
+            config: Any = EncoderConfig.from_dict({**fields, **self.model, **foreign})
         else:
             config = source
             names = [key for key in config.to_dict() if not key.startswith("_")]
@@ -142,8 +141,8 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
                     advice = suggest_name(key, names) or " Use a field of the encoder's config.json."
                     raise ValueError(f"model.{key} is no field of a {config.model_type}.{advice}")
                 setattr(config, key, value)
-        config.id2label = classes
-        config.label2id = {name: number for number, name in classes.items()}
+        config.id2label = dict(enumerate(class_names))
+        config.label2id = {name: number for number, name in enumerate(class_names)}
         config.problem_type = "single_label_classification"
         if (longest := max_tokens(config)) is not None and self.length > longest:
             problem = f"length={self.length} tokens, but the position table has {longest} rows"
@@ -151,19 +150,19 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
         return config
 
 
-def build_classifier(config: FinetuneConfig, labels: list[str]) -> OpenModel:
+def build_classifier(config: FinetuneConfig, class_names: list[str]) -> OpenModel:
     """Open the model that a fine-tuning starts from, in float32; new weights come from `config.seed`.
 
     Raises:
         ValueError: no finished model in the folder, or overrides that change the shapes of its weights.
     """
-    encoder = config.encoder_config(labels)
+    encoder = config.encoder_config(class_names)
     try:
         opened = open_model(config.start, "labels", untrained=config.from_scratch, seed=config.seed, config=encoder)
     except WeightsMisfit:
         changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items())
         raise ValueError(
-            f"The weights of {config.start} do not fit {changed or f'{len(labels)} classes'}. Start from another "
+            f"The weights of {config.start} do not fit {changed or f'{len(class_names)} classes'}. Start from another "
             "encoder, or --from-scratch."
         ) from None
     opened.model.float()
@@ -175,9 +174,9 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
 
     As with `pretrain`, the same call resumes a training in `out`. The planned checkpoints stay in
     `out/checkpoints/step-N`, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in
-    `out/training.json`, what the classifier says of each dev row in `out/dev-predictions.csv` and
+    `out/training.json`, the classifier's answers for the dev rows in `out/dev-predictions.csv`, their counts in
     `out/dev-confusion.csv`; `model.safetensors` is written last. `study.finetune_run.run_finetuning` also writes
-    records of it.
+    the run's records.
 
     Raises:
         ValueError: bad settings or data; other settings, data or weights in `start` than `out` was started with; or a
@@ -193,15 +192,15 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
 
 @dataclass(frozen=True)
 class _Input:
-    """Input of a fine-tuning: the model, its tokenizer, and labelled rows as they stand and as batches."""
+    """Input of a fine-tuning: the model, its tokenizer, and labelled rows as texts and as batches of token ids."""
 
     model: Any
     tokenizer: Any
-    names: list[str]
+    class_names: list[str]
     rows: LabelledTexts
     dev_rows: LabelledTexts
-    data: LabelledBatches
-    dev: LabelledBatches
+    batches: LabelledBatches
+    dev_batches: LabelledBatches
 
 
 def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, Any]:
@@ -210,9 +209,11 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     rows_of_micro_batch(config, process_group_state().num_processes)
     training_input = _read_input(config)
     model = training_input.model
-    dev = training_input.dev
-    facts = _data_facts(training_input.data, dev, training_input.names) | {
-        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}
+    class_names = training_input.class_names
+    batches = training_input.batches
+    dev_batches = training_input.dev_batches
+    facts = _data_facts(batches, dev_batches, class_names) | {
+        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in TABLE_KEYS}
     }
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
@@ -220,21 +221,22 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         if progress:
             _print_notes(config, training_input, facts)
     name = model.config.preset if isinstance(model.config, EncoderConfig) else model.config.model_type
-    trainer = Trainer(model, config, config.total_steps(len(training_input.data)), run.path)
+    trainer = Trainer(model, config, config.total_steps(len(batches)), run.path)
     trained = trainer.fit(
-        training_input.data.micro_batch,
+        batches.micro_batch,
         run.path,
-        tokens_per_step=round(config.batch_size * training_input.data.mean_length),
-        validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),
+        tokens_per_step=round(config.batch_size * batches.mean_length),
+        validator=Validator(trainer, lambda: dev_batches.in_order(config.batch_size), _accuracy_interval),
         label=f"{name} seed {config.seed}",
         progress=progress,
     )
-    low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
-    summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
+    correct = round(trained["validation_accuracy"] * len(dev_batches))
+    interval = _accuracy_interval(correct, len(dev_batches))
+    summary = {**trained, "from_scratch": config.from_scratch, **facts, **interval}
     # The last validation has read these rows, too, but it keeps counts alone, and may lie before a resume.
-    probabilities = class_probabilities(trainer, dev.in_order(config.batch_size))
+    probabilities = class_probabilities(trainer, dev_batches.in_order(config.batch_size))
     if process_group_state().is_main_process:
-        write_predictions(run, training_input.dev_rows, training_input.names, probabilities)
+        write_predictions(run, training_input.dev_rows, class_names, probabilities)
     finish_training(
         run,
         trainer.model_to_save(),
@@ -255,29 +257,29 @@ def _read_input(config: FinetuneConfig) -> _Input:
     """
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
-    names = label_names(rows.labels, f"{config.data}")
-    opened = build_classifier(config, names)
+    class_names = label_names(rows.labels, f"{config.data}")
+    opened = build_classifier(config, class_names)
     tokenizer = opened.tokenizer
     check_tokenizer(tokenizer, config.start)
     if isinstance(encoder := opened.model.config, EncoderConfig):
         check_backend(config.backend, process_group_state().device, needs_gradient=True, dropout=encoder.dropout)
     types = opened.token_types
-    data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
+    batches = LabelledBatches(rows, class_names, tokenizer, config.length, config.seed, types=types)
     dev_rows = read_labelled(config.dev, *columns)
-    dev = LabelledBatches(dev_rows, names, tokenizer, config.length, types=types)
-    if len(data) < config.batch_size:
-        problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
+    dev_batches = LabelledBatches(dev_rows, class_names, tokenizer, config.length, types=types)
+    if len(batches) < config.batch_size:
+        problem = f"{config.data} has {len(batches)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
-    return _Input(opened.model, tokenizer, names, rows, dev_rows, data, dev)
+    return _Input(opened.model, tokenizer, class_names, rows, dev_rows, batches, dev_batches)
 
 
 def _print_notes(config: FinetuneConfig, training_input: _Input, facts: dict[str, Any]) -> None:
-    """Tell the user on stderr of rows that are cut, blank, without a label, or trained on and measured on."""
+    """Warn the user on stderr of rows that are cut or blank, of negative labels, and of one file for both tables."""
     rows = training_input.rows
     if cut := rows_cut(facts, config.length):
-        hint = _length_hint(config.length, max_tokens(training_input.model.config))
-        print(f"{cut[0].upper()}{cut[1:]}.{hint}", file=sys.stderr)
-    if line := _negative_labels(training_input.names, rows.labels):
+        note = _length_note(config.length, max_tokens(training_input.model.config))
+        print(f"{cut[0].upper()}{cut[1:]}.{note}", file=sys.stderr)
+    if line := _note_on_negative_labels(training_input.class_names, rows.labels):
         print(line, file=sys.stderr)
     if blank := sum(not text.strip() for text in rows.texts):
         print(
@@ -287,37 +289,37 @@ def _print_notes(config: FinetuneConfig, training_input: _Input, facts: dict[str
         print(f"{config.dev} is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
 
 
-def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -> dict[str, Any]:
+def _data_facts(batches: LabelledBatches, dev_batches: LabelledBatches, class_names: list[str]) -> dict[str, Any]:
     """Return the facts of the data that summary and card show; lengths in tokens, special ones included.
 
     `commonest` is the accuracy on the dev set of always naming the class that is commonest in training.
     """
-    majority_class = int(np.bincount(data.labels).argmax())
+    majority_class = int(np.bincount(batches.labels).argmax())
     return {
-        "labels": names,
-        "rows": len(data),
-        "dev_rows": len(dev),
-        "truncated": data.truncated,
-        "share_cut": data.share_cut,
-        "dev_truncated": dev.truncated,
-        "mean_length": data.mean_length,
-        "longest": data.longest,
-        "commonest": float((dev.labels == majority_class).mean()),
-        "sha256": data.digest(),
-        "dev_sha256": dev.digest(),
+        "labels": class_names,
+        "rows": len(batches),
+        "dev_rows": len(dev_batches),
+        "truncated": batches.truncated,
+        "share_cut": batches.share_cut,
+        "dev_truncated": dev_batches.truncated,
+        "mean_length": batches.mean_length,
+        "longest": batches.longest,
+        "commonest": float((dev_batches.labels == majority_class).mean()),
+        "sha256": batches.digest(),
+        "dev_sha256": dev_batches.digest(),
     }
 
 
-def _length_hint(length: int, longest: int | None) -> str:
-    """Return a hint to raise --length."""
+def _length_note(length: int, longest: int | None) -> str:
+    """Return a hint to raise --length, or a sentence that the model reads no more tokens."""
     if longest is not None and longest <= length:
         return f" {longest} tokens are all that the model reads."
     return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."
 
 
-def _negative_labels(names: list[str], labels: list[str]) -> str:
-    """Return a line on negative labels, by which data sets mark rows without a label; "" where there are none."""
-    negative = [name for name in names if re.fullmatch(r"-\d+", name)]
+def _note_on_negative_labels(class_names: list[str], labels: list[str]) -> str:
+    """Return a line on negative labels, by which data sets mark rows without a label; "" if no label is negative."""
+    negative = [name for name in class_names if re.fullmatch(r"-\d+", name)]
     count = sum(label in negative for label in labels)
     if not negative:
         return ""
@@ -328,7 +330,7 @@ def _negative_labels(names: list[str], labels: list[str]) -> str:
 
 
 def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
-    """Write the facts of the data; refuse to go on with other rows, which would resume to other numbers.
+    """Refuse other rows than the training was started with, which would give other numbers; write the facts.
 
     Raises:
         ValueError: the rows or the tokenizer are not those that the training was started with.
@@ -343,7 +345,7 @@ def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
 
 
 def _hashes_of_start(config: FinetuneConfig) -> dict[str, str] | None:
-    """Return the hashes of the files that the training starts from; None for the Hub, or a folder that is gone."""
+    """Return the hashes of the START files that the training reads; None for the Hub, or a folder that is gone."""
     hashes = model_hashes(config.start)
     if hashes is None or not config.from_scratch:
         return hashes
@@ -367,7 +369,7 @@ def _check_start(config: FinetuneConfig, run: RunFolder) -> None:
     )
 
 
-def _accuracy_interval(right: int, rows: int) -> dict[str, float]:
-    """Return the 95 % interval of the share of rows predicted right."""
-    low, high = share_interval(right, rows)
+def _accuracy_interval(correct: int, rows: int) -> dict[str, float]:
+    """Return the 95 % interval of the share of rows that are predicted correctly."""
+    low, high = share_interval(correct, rows)
     return {"accuracy_low": low, "accuracy_high": high}

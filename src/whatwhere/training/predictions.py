@@ -16,32 +16,32 @@ CONFUSION = "dev-confusion.csv"
 
 
 @torch.no_grad()
-def class_probabilities(training: TrainingSetup, batches: Iterable[MicroBatch]) -> np.ndarray:
+def class_probabilities(setup: TrainingSetup, batches: Iterable[MicroBatch]) -> np.ndarray:
     """Compute the probabilities of the classes for each row of some batches: (rows, classes) float64, rows sum to 1.
 
-    Every process reads all of them, in the precision of the training, as its validation does.
+    Every process reads all batches, in the precision of the training, as a validation does.
     """
-    accelerator = training.accelerator
-    training.model.eval()
+    accelerator = setup.accelerator
+    setup.model.eval()
     probabilities = []
     for batch in batches:
         inputs = {key: value.to(accelerator.device) for key, value in batch.items() if key != "labels"}
         with accelerator.autocast():
-            logits = training.model(**inputs).logits
+            logits = setup.model(**inputs).logits
         probabilities.append(logits.double().softmax(-1).cpu().numpy())
     return np.concatenate(probabilities)
 
 
-def write_predictions(run: RunFolder, rows: LabelledTexts, names: list[str], probabilities: np.ndarray) -> None:
-    """Write a row for each development row, in its order, and the counts of predicted classes for each true class.
+def write_predictions(run: RunFolder, rows: LabelledTexts, class_names: list[str], probabilities: np.ndarray) -> None:
+    """Write the prediction for each development row, and the counts of predicted classes for each true class.
 
     Args:
-        names: the classes, in the order of the columns of `probabilities`.
+        class_names: the classes, in the order of the columns of `probabilities`.
         probabilities: (rows, classes).
     """
     best = probabilities.argmax(-1)
-    predicted = [names[number] for number in best]
-    of_labels = probabilities[np.arange(len(best)), [names.index(label) for label in rows.labels]]
+    predicted = [class_names[number] for number in best]
+    labels = [class_names.index(label) for label in rows.labels]
     pairs = {} if rows.pairs is None else {"text_pair": rows.pairs}
     columns = {
         "text": rows.texts,
@@ -49,8 +49,9 @@ def write_predictions(run: RunFolder, rows: LabelledTexts, names: list[str], pro
         "label": rows.labels,
         "predicted": predicted,
         "probability": probabilities[np.arange(len(best)), best].round(6),
-        "probability_of_label": of_labels.round(6),
+        "probability_of_label": probabilities[np.arange(len(best)), labels].round(6),
     }
     run.write(PREDICTIONS, pd.DataFrame(columns).to_csv(index=False))
-    counts = confusion_matrix(rows.labels, predicted, labels=names)
-    run.write(CONFUSION, pd.DataFrame(counts, index=pd.Index(names, name="label"), columns=names).to_csv())
+    counts = confusion_matrix(rows.labels, predicted, labels=class_names)
+    table = pd.DataFrame(counts, index=pd.Index(class_names, name="label"), columns=class_names)
+    run.write(CONFUSION, table.to_csv())
