@@ -32,9 +32,9 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     model_config = config.encoder_config(windows)
     torch.manual_seed(config.seed)
     batches = make_batches(config, windows, "train", model_config)
-    silent = config.model_copy(update={"trackers": []})  # they would need a folder
+    untracked = config.model_copy(update={"trackers": []})  # trackers would need a folder
     model = EncoderForMaskedLM(model_config)
-    trainer = Trainer(model, silent, TIMED_STEPS + 1)
+    trainer = Trainer(model, untracked, TIMED_STEPS + 1)
     times = []
     for index in range(TIMED_STEPS + 1):
         micro_batches = trainer.make_micro_batches(batches.micro_batch, index)
@@ -48,18 +48,18 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     return statistics.median(times[1:])  # the first warms up
 
 
-def time_trainings(trainings: Mapping[str, PretrainConfig], windows: Path, progress: Progress) -> dict[str, float]:
+def time_trainings(configs: Mapping[str, PretrainConfig], windows_folder: Path, progress: Progress) -> dict[str, float]:
     """Return the seconds of one step of each training on the windows in a folder."""
     seconds = {}
-    for number, (name, training) in enumerate(trainings.items()):
-        progress(number, len(trainings), "timing")
-        use_scheme(training.scheme)
-        seconds[name] = time_step(training, Windows(windows))
+    for number, (name, config) in enumerate(configs.items()):
+        progress(number, len(configs), "timing")
+        use_scheme(config.scheme)
+        seconds[name] = time_step(config, Windows(windows_folder))
     return seconds
 
 
 def steps_to_learn(config: PretrainConfig) -> int:
-    """Return the steps after which models of this size know more than token frequencies; 0 if nobody measured it."""
+    """Return the steps after which models of this size know more than token frequencies; 0 for an unmeasured size."""
     return math.ceil(TOKENS_TO_LEARN.get(config.size, 0) / (config.batch_size * config.length))
 
 
@@ -68,7 +68,7 @@ def shortage_message(
 ) -> str:
     """Say that `minutes` buy fewer `steps` than `steps_to_learn`, which would take `minutes_needed`.
 
-    fewest_steps: steps that a training takes even if the minutes buy fewer.
+    fewest_steps: steps that a training takes even if the minutes buy fewer; the message then says "at most".
     """
     at_most = "at most " if steps <= fewest_steps else ""
     plural = "" if steps == 1 else "s"
@@ -80,7 +80,7 @@ def shortage_message(
 
 
 def steps_of_budget(config: PretrainConfig, windows: Windows) -> int:
-    """Return the optimizer steps that the budget buys; minutes are timed here, and stderr says what they buy."""
+    """Return the optimizer steps of the budget; for minutes time a step, and say on stderr how many steps they buy."""
     config = config.in_steps()
     if config.steps is not None:
         return config.steps

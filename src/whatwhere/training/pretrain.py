@@ -52,7 +52,7 @@ def pretrain(
     `model.safetensors` is written last. Without `windows` they are made from `config.corpus` in `out/corpus`.
 
     Args:
-        windows: windows to train on, which are not compared with the run's: `corpus` and `tokenizer` may then differ.
+        windows: windows to train on. Nothing compares them with the run's: `corpus` and `tokenizer` may then differ.
         label: name of the training in messages and on the progress bar; default: the preset and the seed.
 
     Raises:
@@ -60,36 +60,40 @@ def pretrain(
             that is not finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
-    earlier_run = RunFolder.at(out)
-    # Where a step is saved, the saved settings bind, which were checked.
-    if CONFIG not in earlier_run.listed_files() or not has_trained_steps(earlier_run):
+    # A run with a saved step keeps its saved settings, which an earlier command has checked.
+    if not _has_saved_step(RunFolder.at(out)):
         config.check()
     with open_training(out, KIND) as run:
-        config = _fix_steps(config, run, is_silent=not progress)
+        config = _resolve_budget(config, run, is_silent=not progress)
         changeable = () if windows is None else ("corpus", "tokenizer")
         config = resume_or_clear_training(config, run, CONFIG, changeable)
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
 
-def pretrain_on_windows(config: PretrainConfig, out: Path, windows: Path, progress: Progress) -> dict[str, Any]:
+def pretrain_on_windows(config: PretrainConfig, out: Path, windows_folder: Path, progress: Progress) -> dict[str, Any]:
     """Do `pretrain` as a job of `run.jobs`, on the windows in a folder."""
-    return pretrain(config, out, windows=Windows(windows), progress=progress)
+    return pretrain(config, out, windows=Windows(windows_folder), progress=progress)
 
 
-def _fix_steps(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
-    """Return the settings with tokens turned into steps.
+def _has_saved_step(run: RunFolder) -> bool:
+    """Return whether a run has settings and a checkpoint after step 0, or its finished model."""
+    return CONFIG in run.listed_files() and has_trained_steps(run)
 
-    For a run with saved steps, take the saved number of steps in place of minutes, and tell the user.
+
+def _resolve_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
+    """Return the settings with a budget of tokens turned into steps.
+
+    A run with a saved step keeps the number of steps in its settings, whatever the minutes; stderr says so.
     """
     config = config.in_steps()
-    if config.minutes is None or CONFIG not in run.listed_files() or not has_trained_steps(run):
+    if config.minutes is None or not _has_saved_step(run):
         return config
     config.check_scheme(run.path)
     steps = PretrainConfig.load_verified(run, CONFIG).steps
     if not is_silent and finished_summary(run) is None:
-        words = f"ends at the {steps:,} steps that it began with, whatever the minutes of this command buy"
-        print(f"{run.path} resumes and {words}", file=sys.stderr)
+        budget = f"ends at the {steps:,} steps that it began with, whatever the minutes of this command buy"
+        print(f"{run.path} resumes and {budget}", file=sys.stderr)
     return config.model_copy(update={"steps": steps, "minutes": None})
 
 
@@ -102,18 +106,17 @@ def _train(
         with process_group.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))
     check_enough_windows(windows, config.batch_size)
-    keep_inner_run(windows.folder)  # they may have taken hours, and the corrected command uses them
+    keep_inner_run(windows.folder)  # making them may have taken hours, and the corrected command uses them
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     # All processes use the number of steps that the main process timed.
     steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=process_group.device)))
     passes = steps * config.batch_size / len(windows["train"])
-    reading = times_read(passes)
-    if reading and progress is True and process_group.is_main_process:
-        print(f"{len(windows['train']):,} training windows, each {reading}", file=sys.stderr)
-    segments = segments_message(config.preset, model_config, windows)
-    if segments and progress is True and process_group.is_main_process:
-        print(segments, file=sys.stderr)
+    if progress is True and process_group.is_main_process:
+        if reading := times_read(passes):
+            print(f"{len(windows['train']):,} training windows, each {reading}", file=sys.stderr)
+        if warning := segments_message(config.preset, model_config, windows):
+            print(warning, file=sys.stderr)
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
@@ -152,7 +155,7 @@ def _train(
 
 
 def segments_message(name: str, config: EncoderConfig, windows: Windows) -> str:
-    """Return a sentence on a model that counts segments, where nothing but [SEP] ends one in the text; else ""."""
+    """Return a warning if a model counts segments and no token of the text but [SEP] ends one; else ""."""
     ends = [token for token in config.segment_end_ids or () if token != config.sep_token_id]
     if not config.bilevel or windows.unigrams()[ends].any():
         return ""
@@ -164,13 +167,15 @@ def _make_validator(
 ) -> Validator | None:
     if not len(windows["held_out"]):
         return None
-    held_out = make_batches(config, windows, "held_out", model_config)
-    return Validator(trainer, lambda: held_out.in_order(config.batch_size, limit=config.validation_windows))
+    batches = make_batches(config, windows, "held_out", model_config)
+    return Validator(trainer, lambda: batches.in_order(config.batch_size, limit=config.validation_windows))
 
 
 def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
-    """Return the operations per token of a forward pass; None for an own scheme that reads values of tensors
-    (see `costs`)."""
+    """Return the operations per token of a forward pass.
+
+    An own scheme that reads values of tensors cannot be counted: print why (see `costs`), and return None.
+    """
     try:
         return costs(model_config, config.length, config.mask_rate).of("operations")
     except ValueError as error:
@@ -179,7 +184,7 @@ def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> fl
 
 
 def saved_table_drift(folder: str | Path) -> float | None:
-    """Return `expected_table_drift` of the position table of a pretraining, by the settings in its folder.
+    """Return `expected_table_drift` by the settings in the folder of a pretraining.
 
     Returns:
         None for a folder without settings of a pretraining, or settings without a number of steps.
@@ -190,6 +195,6 @@ def saved_table_drift(folder: str | Path) -> float | None:
     settings = Path(folder) / CONFIG
     if not settings.is_file():
         return None
-    saved = {key: value for key, value in LoopConfig.merge_values(settings).items() if key in LoopConfig.model_fields}
-    config = LoopConfig.parse(saved, path=settings)
+    values = {key: value for key, value in LoopConfig.merge_values(settings).items() if key in LoopConfig.model_fields}
+    config = LoopConfig.parse(values, path=settings)
     return None if config.steps is None else expected_table_drift(config, config.steps)

@@ -22,7 +22,7 @@ from .recipes import defaults_of, recipe_of
 from .scheme_settings import ConfigWithScheme
 from .setup import MicroBatch, MicroBatchFunction
 from .sharding import check_launcher, rows_of_micro_batch
-from .training_keys import BUDGET, PretrainKeys
+from .training_keys import BUDGET_KEYS, PretrainKeys
 
 
 class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
@@ -38,27 +38,27 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "recipe": values.get("recipe") or recipe_of(str(values.get("preset", "dstg")))}
-        recipe = defaults_of(str(values["recipe"]), str(values.get("size") or "tiny"))
+        defaults = defaults_of(str(values["recipe"]), str(values.get("size") or "tiny"))
         # None is "not given"; for these keys it is a value, which switches the recipe's tokenizer or matrix_steps off.
         can_be_none = ("tokenizer", "matrix_steps")
         values_given = {key: value for key, value in values.items() if value is not None or key in can_be_none}
-        if any(key in values_given for key in BUDGET):
-            recipe.pop("steps", None)
-        return {**recipe, **values_given}
+        if any(key in values_given for key in BUDGET_KEYS):
+            defaults.pop("steps", None)
+        return {**defaults, **values_given}
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainConfig":
-        if all(getattr(self, key) is None for key in BUDGET):
-            preset(self.preset, self.size)  # of an unknown size no recipe has steps
-            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got none.")
+        if all(getattr(self, key) is None for key in BUDGET_KEYS):
+            preset(self.preset, self.size)  # names an unknown size, for which no recipe has steps
+            raise ValueError(f"Give one budget of {', '.join(BUDGET_KEYS)}; got none.")
         if self.first_length is not None and self.first_length >= self.length:
             raise ValueError(f"first_length must be below length={self.length}; got {self.first_length}.")
         return self
 
     def given_keys(self) -> set[str]:
-        """Return the keys that were given another value than the recipe's, which is filled in where none is given."""
-        recipe = defaults_of(self.recipe, self.size) | {"recipe": recipe_of(self.preset)}
-        return {key for key in super().given_keys() if key not in recipe or recipe[key] != getattr(self, key)}
+        """Return the keys that the user gave a value other than the recipe's, which `_fill` has filled in elsewhere."""
+        defaults = defaults_of(self.recipe, self.size) | {"recipe": recipe_of(self.preset)}
+        return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
 
     def in_steps(self) -> Self:
         """Return the settings with a budget of tokens turned into steps."""
@@ -96,10 +96,10 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
         positions = config.max_position_embeddings
         if self.length > positions and config.position_limit is None and "max_position_embeddings" not in self.model:
             config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
-        elif self.length > positions and not config.bilevel:  # with bilevel, places beyond the table share its last row
-            of_what = "has" if config.position_limit is None else "has a position table of"
+        elif self.length > positions and not config.bilevel:  # with bilevel, positions beyond it share the last row
+            has = "has" if config.position_limit is None else "has a position table of"
             raise ValueError(
-                f"length={self.length} tokens, but {self.preset} {of_what} {positions} positions. "
+                f"length={self.length} tokens, but {self.preset} {has} {positions} positions. "
                 f"Use --length {positions}, or --set model.max_position_embeddings={self.length}."
             )
         if self.subset and self.join == "run-on" and (rows := config.max_position_embeddings) <= self.length:
@@ -113,8 +113,8 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
         """Refuse settings that cannot work, before any text is read.
 
         Raises:
-            ValueError: says whether it is the encoder, a file that it starts from, a tracker, the launcher, the parts
-                of a batch, the attention backend, or a step of an own scheme, and why.
+            ValueError: names the setting that cannot work (encoder, a file that the encoder starts from, tracker,
+                launcher, parts of a batch, attention backend, a step of an own scheme), and why.
         """
         config = self.encoder_config()
         check_trackers(self.trackers)
@@ -127,28 +127,29 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
         try_scheme(config, self.length)
 
 
-def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
-    """Return the masked batches of a split ("train", "held_out"); only training batches change their positions."""
+def make_batches(config: PretrainConfig, windows: Windows, split: str, model_config: EncoderConfig) -> MaskedBatches:
+    """Return the masked batches of a split ("train", "held_out"); only training batches shift or draw positions."""
+    is_training = split == "train"
     draws = None
-    if split == "train" and model.position_draws != "none":
-        draws = PositionDraws(model.position_draws, model.draw_shift, model.draw_local_shift, model.draw_scale)
-    rows = model.max_position_embeddings
+    if is_training and (kind := model_config.position_draws) != "none":
+        draws = PositionDraws(kind, model_config.draw_shift, model_config.draw_local_shift, model_config.draw_scale)
+    rows = model_config.max_position_embeddings
     return MaskedBatches(
         windows[split],
         seed=config.seed,
         mask_rate=config.mask_rate,
         masking=config.masking,
-        max_positions=max(rows, config.length) if model.bilevel else rows,
-        shift=config.shift and split == "train" and model.position_limit is not None,
-        subset=config.subset and split == "train",
+        max_positions=max(rows, config.length) if model_config.bilevel else rows,
+        shift=config.shift and is_training and model_config.position_limit is not None,
+        subset=config.subset and is_training,
         draws=draws,
     )
 
 
 def make_curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> MicroBatchFunction:
-    """Make the function that makes the batches of `steps` steps, cut into parts as `first_length` asks.
+    """Return the function that makes micro-batches, with windows cut into pieces as `first_length` asks.
 
-    Parts double in length in each equal part of the steps; in the last part the windows are whole.
+    All `steps` are divided into equal stages; each stage doubles the length of the pieces, the last has whole windows.
     """
     if config.first_length is None:
         return batches.micro_batch
@@ -167,15 +168,15 @@ def make_curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) 
 def mask_rate_of(folder: Path, preset_name: str | None) -> float:
     """Return the share of the tokens that the training of a model predicted.
 
-    The settings in the model's folder say it; without them it is the default of the preset's recipe.
+    It comes from the settings in the model's folder; without them it is the default of the preset's recipe.
 
     Raises:
         ValueError: the file of the settings is damaged.
     """
     name = preset_name or "dstg"
     default = PretrainKeys.model_fields["mask_rate"].default
-    shares = {"mask_rate": default, **defaults_of(recipe_of(name), "tiny"), **settings_of_training(folder)}
-    share = shares["mask_rate"]
+    settings = {"mask_rate": default, **defaults_of(recipe_of(name), "tiny"), **settings_of_training(folder)}
+    share = settings["mask_rate"]
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         problem = f"mask_rate must lie between 0 and 1; got {str(share)[:60]!r}"
         raise ValueError(f"The settings of the training in {folder} are damaged: {problem}. Use a complete copy.")

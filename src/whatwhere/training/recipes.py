@@ -4,9 +4,9 @@ from typing import Any
 
 from ..encoder import PRESETS
 
-# Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tries): at `tiny` after 2.5M and 10M
-# tokens; `small` uses the same rates; at 1.6M tokens half of the AdamW rate gave an equal loss.
-_SEARCHED: dict[str, Any] = {
+# Rates chosen by the mean validation loss of dstg and ap at `tiny` after 2.5M and 10M tokens (docs/log.md has the
+# tries). `small` uses the same rates: at 1.6M tokens half of the AdamW rate gave an equal loss there.
+_SEARCH_RESULT: dict[str, Any] = {
     "optimizer": "muon",
     "muon_scale": "spectral",
     "learning_rate": 4e-3,
@@ -21,8 +21,8 @@ _SEARCHED: dict[str, Any] = {
 # Defaults of a size. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps, 70k steps),
 # NeoBERT's learning rate.
 SIZE_DEFAULTS: dict[str, dict[str, Any]] = {
-    "tiny": {**_SEARCHED, "length": 128, "batch_size": 32, "vocab_size": 4096, "steps": 625},
-    "small": {**_SEARCHED, "length": 256, "batch_size": 32, "vocab_size": 8192, "steps": 2500},
+    "tiny": {**_SEARCH_RESULT, "length": 128, "batch_size": 32, "vocab_size": 4096, "steps": 625},
+    "small": {**_SEARCH_RESULT, "length": 256, "batch_size": 32, "vocab_size": 8192, "steps": 2500},
     "paper": {
         "length": 512,
         "batch_size": 256,

@@ -16,7 +16,7 @@ from ..run.settings import Count, Share, StrictConfig
 
 OpenShare = Annotated[float, Field(gt=0, lt=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
-BUDGET = ("steps", "tokens", "minutes")  # keys of which a pretraining takes one
+BUDGET_KEYS = ("steps", "tokens", "minutes")  # a pretraining takes one of them
 MODEL_HELP = (
     "A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
     "`reference`, the one that comes with the package (a folder of that name here is ./reference)."
@@ -261,9 +261,9 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
 
     @model_validator(mode="after")
     def _refuse_two_budgets(self) -> Self:
-        budgets = [key for key in BUDGET if getattr(self, key) is not None]
+        budgets = [key for key in BUDGET_KEYS if getattr(self, key) is not None]
         if len(budgets) > 1:
-            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(budgets)}.")
+            raise ValueError(f"Give one budget of {', '.join(BUDGET_KEYS)}; got {' and '.join(budgets)}.")
         return self
 
     @classmethod
