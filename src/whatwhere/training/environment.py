@@ -1,4 +1,4 @@
-"""Environment of a training: the processes of a launcher, the precision that pays, the trackers installed."""
+"""Environment of a training: a launcher's processes and plugins, the faster precision, the installed trackers."""
 
 import os
 import sys
@@ -17,17 +17,21 @@ def process_group_state() -> PartialState:
     Without CUDA the processes communicate by gloo.
     """
     # The main process may make the windows of a large text for hours while the others wait.
-    patience: dict[str, Any] = {"timeout": timedelta(days=7)} if int(os.environ.get("WORLD_SIZE", "1")) > 1 else {}
-    return PartialState(cpu=must_join_on_cpu(), **patience)
+    options: dict[str, Any] = {"timeout": timedelta(days=7)} if _has_several_processes() else {}
+    return PartialState(cpu=must_join_on_cpu(), **options)
 
 
 def must_join_on_cpu() -> bool:
     """Return whether a launcher started several processes on a machine without CUDA."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
+    return _has_several_processes() and not torch.cuda.is_available()
+
+
+def _has_several_processes() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def warn_of_single_process() -> None:
-    """Tell the user on stderr where `accelerate launch` started one process, which may be fewer than they asked for."""
+    """Tell the user on stderr if `accelerate launch` started one process: they may have asked for several."""
     if "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ:
         print(
             "accelerate launch has started one process; on CPUs it starts several only through mpirun. "
@@ -43,11 +47,26 @@ def is_bf16_faster(device: torch.device) -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+def check_launcher() -> None:
+    """Refuse plugins of accelerate's launcher that would wrap or shard the model again.
+
+    Raises:
+        ValueError: names the first such plugin.
+    """
+    for plugin in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
+            raise ValueError(
+                f"accelerate was asked for its plugin {plugin} ({name}={os.environ[name]}), which is not used here. "
+                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to shard a "
+                "model: --set sharding=full."
+            )
+
+
 def check_trackers(names: Sequence[str]) -> None:
     """Refuse trackers that are not installed here; accelerate would only warn.
 
     Raises:
-        ValueError: names the first of them.
+        ValueError: names the first tracker that is not installed.
     """
     installed = [str(tracker.value) for tracker in get_available_trackers()]
     for name in names:

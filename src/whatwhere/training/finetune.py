@@ -32,7 +32,7 @@ from .environment import process_group_state
 from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import ConfigWithScheme
-from .sharding import rows_of_micro_batch
+from .setup import rows_of_micro_batch
 from .training_folder import (
     accept_training,
     finish_training,

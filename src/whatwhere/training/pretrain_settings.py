@@ -17,11 +17,10 @@ from ..models.model_tables import check_table_files
 from ..models.tensors import default_device
 from .corpus_settings import CorpusConfig
 from .distance_entropy import check_entropy_weight
-from .environment import check_trackers, process_group_state
+from .environment import check_launcher, check_trackers, process_group_state
 from .recipes import defaults_of, recipe_of
 from .scheme_settings import ConfigWithScheme
-from .setup import MicroBatch, MicroBatchFunction
-from .sharding import check_launcher, rows_of_micro_batch
+from .setup import MicroBatch, MicroBatchFunction, rows_of_micro_batch
 from .training_keys import BUDGET_KEYS, PretrainKeys
 
 

@@ -13,9 +13,9 @@ from transformers import PreTrainedModel
 
 from ..encoder import EncoderForMaskedLM
 from ..run.memory import keep_freed_memory
-from .environment import check_trackers, is_bf16_faster, must_join_on_cpu, process_group_state
+from .environment import check_launcher, check_trackers, is_bf16_faster, must_join_on_cpu, process_group_state
 from .optimizers import make_optimizers
-from .sharding import check_launcher, gather_model, rows_of_micro_batch, shard
+from .sharding import gather_model, shard
 from .training_keys import LoopConfig
 
 MicroBatch = dict[str, Tensor]  # rows of one process
@@ -23,21 +23,41 @@ MicroBatch = dict[str, Tensor]  # rows of one process
 MicroBatchFunction = Callable[[int, int, int, int], MicroBatch]
 
 
+def rows_of_micro_batch(config: LoopConfig, processes: int) -> int:
+    """Return the rows of a micro-batch in each of the processes of a training.
+
+    Raises:
+        ValueError: a batch that does not divide among processes and micro-batches, or one process to shard a model.
+    """
+    if config.sharding == "full" and processes == 1:
+        raise ValueError(
+            "sharding=full shards a model among processes, and there is one. Start several (torchrun --nproc-per-node "
+            "2 -m whatwhere ...), or set sharding=none."
+        )
+    rows, rest = divmod(config.batch_size, processes * config.accumulate)
+    if rest:
+        raise ValueError(
+            f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
+            f"processes={processes}, accumulate={config.accumulate}."
+        )
+    return rows
+
+
 class TrainingSetup:
     """Model, optimizers and accelerator of one training.
 
     Attributes:
         model: the model itself, on the accelerator's device.
-        model_arguments: further arguments of the model when it is trained or validated.
-        step_module: the module that a step calls: the model as accelerate prepared it; `model` where it is sharded.
+        model_arguments: further arguments of the model's forward pass in training and validation.
+        step_module: the module that a step calls: the model as accelerate prepared it; a sharded model itself.
         is_sharded: whether each process keeps one shard of the model (`sharding=full`).
-        optimizers: of all its parameters.
+        optimizers: optimizers of all parameters of the model.
         steps: optimizer steps of the whole training.
         micro_batch_rows: rows of a micro-batch in this process; a step accumulates one or more micro-batches.
     """
 
     def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
-        """Place the model, which is changed in place, and make its optimizers.
+        """Move the model to the device, shard or wrap it, and make its optimizers.
 
         out: folder that trackers write to.
 
@@ -60,7 +80,7 @@ class TrainingSetup:
         self.model = model
         # A step of our masked-language models projects only the labelled tokens to the vocabulary.
         self.model_arguments = {"targets_only": True} if isinstance(model, EncoderForMaskedLM) else {}
-        self._model_class = type(model)  # sharding gives it another
+        self._model_class = type(model)  # sharding changes the model's class
         self.is_sharded = config.sharding == "full"
         if self.is_sharded:  # not by accelerate, whose plugin takes the optimizers out of our hands
             shard(model, self.accelerator.device, world, self.accelerator.state.dynamo_plugin)
@@ -73,9 +93,9 @@ class TrainingSetup:
         self.optimizers = make_optimizers(model, config, steps, torch.bfloat16 if is_in_bf16 else torch.float32)
 
     def model_to_save(self) -> Any:
-        """Return the whole model, as its folder is written; all processes must call it.
+        """Return the whole model, to write its folder; all processes must call it.
 
-        Of a sharded model it is a copy on the CPU, in the main process alone; the others get None.
+        For a sharded model the main process gets a copy on the CPU, and the others None.
         """
         if self.is_sharded:
             return gather_model(self.model, self._model_class, self.accelerator.is_main_process)
@@ -100,7 +120,7 @@ class TrainingSetup:
             torch.manual_seed((self.config.seed << 16) + rank)
 
 
-_made_deterministic = False  # by a training, not by the program that calls
+_made_deterministic = False  # True: a training switched the kernels on, not the program around it
 
 
 def _set_determinism(is_deterministic: bool) -> None:
@@ -117,13 +137,13 @@ def _set_determinism(is_deterministic: bool) -> None:
 
 
 def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:
-    AcceleratorState._reset_state()  # it would refuse another precision than an earlier training's here
-    in_bf16 = config.precision == "bf16"
+    AcceleratorState._reset_state()  # the old state would refuse another precision than an earlier training's
+    is_in_bf16 = config.precision == "bf16"
     if config.precision == "auto":
-        in_bf16 = is_bf16_faster(process_group_state().device)
+        is_in_bf16 = is_bf16_faster(process_group_state().device)
     return Accelerator(
         cpu=must_join_on_cpu(),
-        mixed_precision="bf16" if in_bf16 else "no",
+        mixed_precision="bf16" if is_in_bf16 else "no",
         log_with=config.trackers or None,
         project_dir=out,
     )

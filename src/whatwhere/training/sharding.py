@@ -4,8 +4,6 @@ A block's weights are gathered only while the block computes (torch's `fully_sha
 has `layers`, as ours and ModernBERT; other models' weights are gathered all at once.
 """
 
-import os
-
 import torch
 from accelerate.utils import DynamoBackend, TorchDynamoPlugin
 from torch import Tensor
@@ -15,42 +13,6 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ..models.tensors import gather_whole
-from .training_keys import LoopConfig
-
-
-def check_launcher() -> None:
-    """Refuse plugins of accelerate's launcher that would change the model behind the loop's back.
-
-    Raises:
-        ValueError: names the first such plugin.
-    """
-    for plugin in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
-            raise ValueError(
-                f"accelerate was asked for its plugin {plugin} ({name}={os.environ[name]}), which is not used here. "
-                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to shard a "
-                "model: --set sharding=full."
-            )
-
-
-def rows_of_micro_batch(config: LoopConfig, processes: int) -> int:
-    """Return the rows of a micro-batch in each of the processes of a training.
-
-    Raises:
-        ValueError: a batch that does not divide among processes and micro-batches, or one process to shard a model.
-    """
-    if config.sharding == "full" and processes == 1:
-        raise ValueError(
-            "sharding=full shards a model among processes, and there is one. Start several (torchrun --nproc-per-node "
-            "2 -m whatwhere ...), or set sharding=none."
-        )
-    rows, rest = divmod(config.batch_size, processes * config.accumulate)
-    if rest:
-        raise ValueError(
-            f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
-            f"processes={processes}, accumulate={config.accumulate}."
-        )
-    return rows
 
 
 def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: TorchDynamoPlugin) -> None:
@@ -72,9 +34,9 @@ def local_rows(value: Tensor) -> Tensor:
 
 
 def shard_bounds(like: Tensor) -> tuple[int, int]:
-    """Return the first row of this process's shard and the row after its last.
+    """Return the first row of this process's shard of `like` (rows, ...), and the row after the shard's last.
 
-    The shard is one of `like` (rows, ...); all rows if `like` is not sharded.
+    A tensor that is not sharded counts as one shard of all rows.
     """
     if not isinstance(like, DTensor):
         return 0, len(like) if like.ndim else 0
@@ -84,7 +46,7 @@ def shard_bounds(like: Tensor) -> tuple[int, int]:
 
 
 def make_shard(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows (k, ...) of this process's shard (`shard_bounds`) as a tensor that is sharded as `like` is."""
+    """Return the rows (k, ...) of this process's shard (`shard_bounds`) as a tensor that is sharded like `like`."""
     if not isinstance(like, DTensor):
         return rows
     return DTensor.from_local(
@@ -97,27 +59,29 @@ def make_shard(rows: Tensor, like: Tensor) -> Tensor:
     )
 
 
-def gather_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
-    """Return a copy of a sharded model on the CPU, to be saved, in the processes with `keep`; None in the others.
+def gather_model(
+    model: PreTrainedModel, model_class: type[PreTrainedModel], is_main_process: bool
+) -> PreTrainedModel | None:
+    """Return a copy of a sharded model on the CPU in the main process, which saves it; None in the others.
 
-    All processes must call it; they gather one weight at a time. kind: class of the model before it was sharded.
+    All processes must call it; they gather one weight at a time. model_class: class before the model was sharded.
     """
     weights = {}
     for name, value in model.state_dict().items():
         full = gather_whole(value)
-        if keep:
+        if is_main_process:
             weights[name] = full.cpu()
-    if not keep:
+    if not is_main_process:
         return None
     with torch.device("meta"):
-        copy = kind(model.config)
+        copy = model_class(model.config)
     copy.load_state_dict(weights, assign=True)
     copy.tie_weights()
     return copy
 
 
 def gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
-    """Return the `states` of every process, by rank; they travel by the device, as NCCL carries no CPU tensors."""
+    """Return the `states` of every process, by rank; they travel on the device, as NCCL carries no CPU tensors."""
     gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
     # Bytes, not objects: object collectives would pickle.
     for name in sorted(states):
