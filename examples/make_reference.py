@@ -86,7 +86,7 @@ def store(model: Any, run: Path, made: Path, config: PretrainConfig, summary: di
     narrow = type(model)(model.config)
     narrow.load_state_dict(model.state_dict())
     save_model(
-        narrow.bfloat16(), made, code=False, metadata=weights_metadata(model.config, config.model_dump(), summary)
+        narrow.bfloat16(), made, with_code=False, metadata=weights_metadata(model.config, config.model_dump(), summary)
     )
     about = json.loads((made / "config.json").read_text(encoding="utf-8"))
     (made / "config.json").write_text(json.dumps(about | {"dtype": "float32"}, indent=2) + "\n", encoding="utf-8")

@@ -192,7 +192,7 @@ def _check_new(config: StudyConfig) -> None:
 
 def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
     """Refuse a command that lacks or changes models of its study, or adds a wrong one, and damaged finished files."""
-    config.check_scheme(run.path)
+    config.check_same_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
     _check_saved_models(run, saved, config)
     for name in config.models:

@@ -19,41 +19,42 @@ transformers_logging.disable_progress_bar()  # a bar per saved file would drown 
 def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
     """Put metadata into the header of a safetensors file, the tensors unchanged; the same metadata give the same bytes.
 
-    (safetensors' own writer keeps them in an order that differs between processes.)
+    (safetensors' own writer orders metadata differently from process to process.)
     """
     with path.open("rb") as old, new_file(path) as new:
-        head = json.loads(old.read(int.from_bytes(old.read(8), "little")))
-        texts = head.pop("__metadata__", {}) | metadata
-        text = json.dumps({"__metadata__": dict(sorted(texts.items())), **head}, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8 bytes
-        new.write(len(text).to_bytes(8, "little") + text)
+        tensors = json.loads(old.read(int.from_bytes(old.read(8), "little")))
+        merged = tensors.pop("__metadata__", {}) | metadata
+        header = json.dumps({"__metadata__": dict(sorted(merged.items())), **tensors}, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)  # tensors start at a multiple of 8 bytes
+        new.write(len(header).to_bytes(8, "little") + header)
         shutil.copyfileobj(old, new, 1 << 20)
 
 
 def save_model(
     model: PreTrainedModel,
     folder: Path,
-    code: bool = False,
+    with_code: bool = False,
     metadata: Mapping[str, str] | None = None,
     one_file: bool = False,
 ) -> None:
     """Write a model into a folder that transformers opens.
 
     Args:
-        code: with the code that opens it where this package is not installed.
+        with_code: also write the code that opens the model where this package is not installed.
         metadata: texts for the header of every weights file.
-        one_file: True: write one file, even above 50 GB, where transformers would divide the weights.
+        one_file: write one weights file, even above 50 GB, where transformers would divide the weights.
 
     Raises:
         OSError: the disk is full or not writable.
     """
     try:
-        options: dict[str, Any] = {"code": code} if isinstance(model.config, EncoderConfig) else {}
+        options: dict[str, Any] = {"code": with_code} if isinstance(model.config, EncoderConfig) else {}
         if one_file:
             options["max_shard_size"] = 10**18
         model.save_pretrained(folder, **options)
-        for path in folder.glob("*.safetensors") if metadata else ():
-            write_metadata(path, metadata or {})
+        if metadata:
+            for path in folder.glob("*.safetensors"):
+                write_metadata(path, metadata)
     except SafetensorError as error:
         raise OSError(
             f"Cannot write the model to {folder}: {error}. Make room and run the same command again."

@@ -12,9 +12,7 @@ from ..run.folder import RunFolder
 from .training_keys import SchemeKeys, check_scheme_file
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
-
-
-_trusted_texts: set[str] = set()  # of schemes that the user gave this process
+_trusted_texts: set[str] = set()  # texts of schemes that the user gave this process
 
 
 def trust_scheme(path: Any) -> None:
@@ -23,12 +21,12 @@ def trust_scheme(path: Any) -> None:
     The process remembers it until it ends; a worker forgets it at the end of its job (`trust_scheme_of_job`).
     """
     if isinstance(path, str | Path) and Path(path).is_file():
-        _trusted_texts.add(_text_of(Path(path)))
+        _trusted_texts.add(_read_text(Path(path)))
 
 
 @contextmanager
 def trust_scheme_of_job(text: str | None) -> Iterator[None]:
-    """Trust the scheme of a job in the block, by its text, and forget it after: a process may do other jobs later."""
+    """Trust the text of a job's scheme inside the block and forget it after: a process may do other jobs later."""
     trusted_before = set(_trusted_texts)
     if text is not None:
         _trusted_texts.add(text)
@@ -41,22 +39,22 @@ def trust_scheme_of_job(text: str | None) -> Iterator[None]:
 
 
 def text_of_scheme(path: Any) -> str | None:
-    """Return the text of a scheme that the user gave; None where there is none."""
-    return None if path is None else _text_of(Path(path))
+    """Return the text of the scheme in a file; None for no file."""
+    return None if path is None else _read_text(Path(path))
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of a scheme; bytes that are no text differ from every text."""
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def check_trusted(path: Path, named_by: Path) -> None:
-    """Refuse a scheme that only a file names, which may have come from elsewhere.
+    """Refuse a scheme that the file `named_by` names and the user did not give: it may come from elsewhere.
 
     Raises:
-        UntrustedScheme: this process was given no scheme of the same text.
+        UntrustedScheme: the user gave this process no scheme of the same text.
     """
-    if _text_of(path) not in _trusted_texts:
+    if _read_text(path) not in _trusted_texts:
         raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
 
 
@@ -77,8 +75,8 @@ def use_scheme(path: Any) -> None:
         if not is_loaded(text):
             try:
                 load_scheme(path)
-            except SystemExit as stop:
-                problem = f"it ends the program (exit status {stop.code})"
+            except SystemExit as error:
+                problem = f"it ends the program (exit status {error.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
         _trusted_texts.add(text)
     except SyntaxError as error:
@@ -111,30 +109,30 @@ class ConfigWithScheme(SchemeKeys):
 
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run together with the scheme, so that the folder is enough to resume."""
-        saved = self
+        settings = self
         if self.scheme is not None:
             trust_scheme(self.scheme)
             run.write(SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
-            saved = self.model_copy(update={"scheme": SCHEME})
-        run.write(name, saved.model_dump(mode="json"))
+            settings = self.model_copy(update={"scheme": SCHEME})
+        run.write(name, settings.model_dump(mode="json"))
 
     def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings to go on with, after comparing the scheme by its text; they name the run's copy of it.
+        """Return the settings to go on with, after comparing the text of the scheme.
 
-        From here on the copy is read, whatever becomes of the user's file.
+        They name the run's copy of the scheme: the user may change or delete the file meanwhile.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the run's copy.
         """
         if keep_saved:
-            self.check_scheme(run.path)
+            self.check_same_scheme(run.path)
         settings = super().bind(run, name, keep_saved=keep_saved, changeable=changeable)
         copy = run.path / SCHEME
-        is_saved = settings.scheme is not None and copy.is_file()
-        return settings.model_copy(update={"scheme": str(copy)}) if is_saved else settings
+        has_copy = settings.scheme is not None and copy.is_file()
+        return settings.model_copy(update={"scheme": str(copy)}) if has_copy else settings
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return True for a scheme, whose text `bind` has compared."""
+        """Return True for the key `scheme` if the run has a copy, whose text `bind` has compared; else False."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod
@@ -143,7 +141,7 @@ class ConfigWithScheme(SchemeKeys):
 
         Raises:
             ValueError: as every configuration.
-            UntrustedScheme: this process was not given the scheme of the folder.
+            UntrustedScheme: the user did not give this process the scheme of the folder.
         """
         run.check(SCHEME, name)
         if (run.path / name).is_file():
@@ -152,16 +150,16 @@ class ConfigWithScheme(SchemeKeys):
 
     @classmethod
     def load_without_hash_check(cls, path: Path) -> Self:
-        """Return what `save_in` wrote, after loading the scheme of the folder.
+        """Return the settings that `save_in` wrote, after loading the scheme of the folder.
 
-        The user must have given the scheme here, too. Unlike `load_verified` it compares no hash: for a file that this
-        command, or the parent of this process, has compared or written.
+        The user must have given the scheme, as for `load_verified`. But no hash is compared: call it for a file that
+        this command, or the parent of this process, has compared or written.
         """
         merged = cls.merge_values(path)
         use_scheme(merged.get("scheme"))
         return cls.parse(merged, path=path)
 
-    def check_scheme(self, out: Path) -> None:
+    def check_same_scheme(self, out: Path) -> None:
         """Refuse to resume a run with another scheme than it began with.
 
         Raises:

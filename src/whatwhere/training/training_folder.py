@@ -22,7 +22,7 @@ from .model_folder import save_model
 from .scheme_settings import SCHEME, ConfigWithScheme
 
 C = TypeVar("C", bound=ConfigWithScheme)
-_TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with
+_TOKENIZER_KEYS = ("tokenizer", "vocab_size", "newline_token")
 
 
 @contextmanager
@@ -45,20 +45,20 @@ def has_trained_steps(run: RunFolder) -> bool:
 
 
 def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that a training goes on with; one that has saved no step is begun anew, with `config`.
+    """Return the settings that a training goes on with; clear a training without a saved step and begin it anew.
 
-    All its processes call this. What is begun anew loses what it may have left: the log, checkpoints, batches that were
-    not finite, and listed files but the scheme that `config` names; the corpus stays. From the first saved step on the
-    saved settings and scheme bind.
+    All processes call this. Clearing removes the log, checkpoints, batches that were not finite, and listed files but
+    the scheme that `config` names; the corpus stays. A training with a saved step keeps its settings and its scheme.
 
     Args:
-        name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
+        name: name of the YAML file. changeable: keys that may differ, besides the class's `CHANGEABLE_KEYS`.
 
     Raises:
         ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
     """
     process_group = process_group_state()
     if process_group.is_main_process and not has_trained_steps(run):
+        _check_tokenizer_of_windows(config, run, name)
         _remove_leftovers(config, run, name)
         config.save_in(run, name)
     process_group.wait_for_everyone()
@@ -68,25 +68,32 @@ def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: I
     return resumed
 
 
-def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
-    """Remove what a training that has saved no step may have left, but its settings, its scheme and its corpus.
+def _check_tokenizer_of_windows(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
+    """Refuse windows that an earlier command made with another tokenizer.
 
     Raises:
-        ValueError: the windows there are of another tokenizer, or the settings are damaged.
+        ValueError: the windows are of another tokenizer, or the settings are damaged.
     """
     out = run.path
-    if name in run.listed_files():
-        run.check(name)
-    if name in run.listed_files() and (out / "corpus" / "tokenizer").is_dir():
-        # `prepare_windows` compares the names of tokenizers, not what they stand for.
-        saved = read_yaml(out / name, "Delete it, or choose another --out.")
-        for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
-            value = getattr(config, key)
-            if saved[key] != value and not config.has_same_content(key, out):
-                raise ValueError(
-                    f"{out / 'corpus'} holds windows of {key}={saved[key]!r}, this command has {key}={value!r}. "
-                    "Delete it, or choose another --out."
-                )
+    if name not in run.listed_files():
+        return
+    run.check(name)
+    if not (out / "corpus" / "tokenizer").is_dir():
+        return
+    # `prepare_windows` compares the names of tokenizers, not their content.
+    settings = read_yaml(out / name, "Delete it, or choose another --out.")
+    for key in [key for key in _TOKENIZER_KEYS if isinstance(settings, dict) and key in settings]:
+        value = getattr(config, key)
+        if settings[key] != value and not config.has_same_content(key, out):
+            raise ValueError(
+                f"{out / 'corpus'} holds windows of {key}={settings[key]!r}, this command has {key}={value!r}. "
+                "Delete it, or choose another --out."
+            )
+
+
+def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
+    """Remove the files of a training without a saved step, but not its settings, its scheme and its corpus."""
+    out = run.path
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
     # The listed files are of a training whose weights are gone. corpus/ is a run of its own: its files are not listed.
     leftovers += [file for file in run.listed_files() if file not in (name, SCHEME)]
@@ -97,8 +104,8 @@ def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> No
 
 
 def accept_training(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
-    """Keep a training whose input is found good, with its settings."""
-    if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
+    """Save the settings of a training whose input is good; no later error then removes its files."""
+    if LOG in run.listed_files():  # a finished training listed it and lost its weights: lines are added again
         run.drop_entries(LOG)
     config.save_and_accept(run, name)
 
@@ -126,28 +133,27 @@ def finish_training(
     card: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], str],
     pooling: str | None = None,
 ) -> None:
-    """Write a transformers folder into the run, its weights last, and record that the training is finished.
+    """Write a transformers folder into the run, its weights last, and mark the training as finished.
 
-    The main process does it. Weights of more than one file (above 50 GB) come in any order.
+    Only the main process writes. Weights in several files (above 50 GB) come in any order.
 
     Args:
-        settings: of the training. card: function that writes README.md from the model's configuration, settings and
-            summary.
-        pooling: also make it a folder that sentence-transformers opens, with this pooling.
+        card: function that makes the text of README.md from the model's configuration, settings and summary.
+        pooling: pooling of sentence-transformers, which then opens the folder, too.
     """
     if not process_group_state().is_main_process:
         return
     names_before = run.listed_files()
     with temporary_folder(run.path / "final") as temporary:
-        save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
+        save_model(model, temporary, with_code=True, metadata=weights_metadata(model.config, settings, summary))
         save_tokenizer(tokenizer, temporary)
         tokenizer_config = temporary / "tokenizer_config.json"
-        facts = read_json(tokenizer_config)
+        tokenizer_settings = read_json(tokenizer_config)
         for key in ("is_local", "local_files_only"):
-            facts.pop(key, None)
+            tokenizer_settings.pop(key, None)
         if (longest := max_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
-            facts["model_max_length"] = longest
-        write_text(tokenizer_config, json.dumps(facts, indent=2))
+            tokenizer_settings["model_max_length"] = longest
+        write_text(tokenizer_config, json.dumps(tokenizer_settings, indent=2))
         write_text(temporary / "README.md", card(model.config, settings, summary))
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)
@@ -155,6 +161,6 @@ def finish_training(
         flush_folder(temporary)
         model_files = run.move_in(temporary, last=WEIGHTS)
     run.add_to_manifest(LOG)
-    # Settings, scheme and predictions.
+    # Settings, scheme, facts of the data and predictions.
     other_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py", ".csv"))]
     run.mark_done(TRAINED_STEP, files=sorted({*model_files, *other_files, LOG}))
