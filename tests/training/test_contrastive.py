@@ -13,8 +13,8 @@ from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.models.open import open_config, open_model
 from whatwhere.training import contrastive
 from whatwhere.training.contrastive import (
+    BATCH_SIZE,
     DROPOUT,
-    SENTENCES,
     ContrastiveEncoder,
     SentenceBatches,
     collect_sentences,
@@ -124,7 +124,7 @@ def test_contrastive_training_tells_sentences_apart(kind, corpus_file, tmp_path,
     body = open_model(source, config=config).model
     before = body.get_input_embeddings().weight.detach().clone()
     found = train_contrastive(body, tokenizer, open_source(str(corpus_file)), "cls", 5, 0, lambda *_: None)
-    assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * SENTENCES
+    assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * BATCH_SIZE
     assert not torch.equal(before, body.get_input_embeddings().weight)
     save_encoder(body, tokenizer, tmp_path / "tuned", found)
     model = sentence_model(tmp_path / "tuned")

@@ -24,7 +24,7 @@ from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.names import SUMMARY
 from ..run.progress import Progress, ignore_progress
-from ..training.contrastive import DROPOUT, SENTENCES, save_encoder, train_contrastive, zero_dropout_settings
+from ..training.contrastive import BATCH_SIZE, DROPOUT, save_encoder, train_contrastive, zero_dropout_settings
 from ..training.scheme_settings import use_scheme
 from .benchmark import (
     UNTRAINED,
@@ -411,7 +411,7 @@ def _notes(config: MtebConfig, _out: Path) -> list[str]:
     if config.contrastive:
         seeds = "seeds" if config.seeds > 1 else "seed"
         notes.append(
-            f"NAME+{SIMCSE} is the model after {config.steps:,} steps of unsupervised SimCSE of {SENTENCES} sentences "
+            f"NAME+{SIMCSE} is the model after {config.steps:,} steps of unsupervised SimCSE of {BATCH_SIZE} sentences "
             f"({config.seeds} {seeds}), on the first of the poolings that it has; dropout is "
             f"{DROPOUT:g} in it where the model has none."
         )

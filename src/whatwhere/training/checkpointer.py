@@ -65,8 +65,7 @@ class Checkpointer:
         Messages on stderr name newer checkpoints that are broken; `drop_after` then removes them.
 
         Returns:
-            Step of the checkpoint. None, and nothing changes, if there is no checkpoint or only an unusable one of step
-            0.
+            Step of the checkpoint. None, and nothing changes, if there is none or only an unusable one of step 0.
 
         Raises:
             ValueError: a checkpoint after step 0 exists, and none is usable; the checkpoint is of another model; or the

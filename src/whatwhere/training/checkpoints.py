@@ -55,19 +55,6 @@ def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, 
     }
 
 
-def _load_optimizer_tensors(
-    optimizers: Iterable[torch.optim.Optimizer], files: "_TensorFiles", names: Iterable[str]
-) -> None:
-    for number, optimizer in enumerate(optimizers):
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for key in names:
-            owner, parameter, name = key.split(".", 2)
-            if owner == str(number):
-                state.setdefault(int(parameter), {})[name] = files.read(key, parameters[int(parameter)])
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
 class _TensorFiles:
     """Tensors of one file, or of several files that each hold the rows of one process; unread rows stay on the disk."""
 
@@ -94,6 +81,17 @@ class _TensorFiles:
                 rows.append(part[max(first_row - start, 0) : min(end_row - start, length)])
             start += length
         return make_shard(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
+
+
+def _load_optimizer_tensors(optimizers: list[torch.optim.Optimizer], files: _TensorFiles, names: list[str]) -> None:
+    for number, optimizer in enumerate(optimizers):
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for key in names:
+            owner, parameter, name = key.split(".", 2)
+            if owner == str(number):
+                state.setdefault(int(parameter), {})[name] = files.read(key, parameters[int(parameter)])
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def write_checkpoint(

@@ -1,8 +1,8 @@
-"""Unsupervised SimCSE (Gao, Yao and Chen 2021): two draws of dropout give a sentence two vectors, which training makes
-alike."""
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): training makes the vectors of two draws of dropout alike."""
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,21 +28,22 @@ from .loop import Trainer
 from .training_keys import LoopConfig
 
 TEMPERATURE = 0.05
-DROPOUT = 0.1  # where a model has none: the paper's, which is best there (its Table 4)
-SENTENCES = 64  # of a batch
+DROPOUT = 0.1  # for a model without dropout: the paper's value, the best in its Table 4
+BATCH_SIZE = 64  # sentences
 LENGTH = 32  # tokens of a sentence at most, special ones included
 SHORTEST = 6  # tokens of a sentence, special ones included: headings and numbers repeat themselves
-RATE = 3e-5  # of a model 768 wide, as the paper's for BERT-base; narrower ones take it in inverse proportion
+RATE = 3e-5  # for a model 768 wide, the paper's for BERT-base; in inverse proportion to the width
 
 
-def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE) -> Tensor:
+def contrastive_loss(first: Tensor, second: Tensor, temperature: float = TEMPERATURE) -> Tensor:
     """Compute the contrastive loss of two vectors of each sentence (Gao et al. 2021, equation 4).
 
-    The mean over i of -log(exp(sim(one_i, two_i) / t) / sum over j of exp(sim(one_i, two_j) / t)), sim the cosine.
+    The mean over i of -log(exp(sim(first_i, second_i) / t) / sum over j of exp(sim(first_i, second_j) / t)), sim the
+    cosine.
 
-    one, two: (b, d) vectors of the same sentences.
+    first, second: (b, d) vectors of the same sentences.
     """
-    scores = F.normalize(one, dim=-1) @ F.normalize(two, dim=-1).T / temperature
+    scores = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T / temperature
     return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
 
@@ -61,8 +62,8 @@ class ContrastiveEncoder(nn.Module):
         ids = torch.cat([input_ids] * 2)
         mask = torch.cat([attention_mask] * 2)
         hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-        one, two = pooled(hidden, mask, self.pooling, getattr(self.config, "position_size", 0)).chunk(2)
-        return SimpleNamespace(loss=contrastive_loss(one, two))
+        first, second = pooled(hidden, mask, self.pooling, getattr(self.config, "position_size", 0)).chunk(2)
+        return SimpleNamespace(loss=contrastive_loss(first, second))
 
 
 class SentenceBatches(Batches):
@@ -85,13 +86,13 @@ def collect_sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast
     """Return at most `limit` different sentences of SHORTEST tokens or more, cut to LENGTH.
 
     Args:
-        text: windows of a training, whose train split is read in a random order; or a text, read from its beginning.
+        text: windows, whose train split is read in a fixed random order; or a text, read from its beginning.
 
     Returns:
-        (tokens,) int64 ids of each, special tokens included.
+        (tokens,) int64 ids of each sentence, special tokens included.
 
     Raises:
-        ValueError: not enough for one batch.
+        ValueError: too few sentences for one batch.
     """
     rows: dict[bytes, np.ndarray] = {}
     for ids in _sentences_of_windows(text) if isinstance(text, Windows) else _sentences_of_source(text, tokenizer):
@@ -99,19 +100,19 @@ def collect_sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast
             rows.setdefault(ids.tobytes(), ids)
         if len(rows) == limit:
             break
-    if len(rows) < SENTENCES:
+    if len(rows) < BATCH_SIZE:
         raise ValueError(
-            f"The text has {len(rows)} different sentences of {SHORTEST} tokens or more, and a batch is {SENTENCES}. "
+            f"The text has {len(rows)} different sentences of {SHORTEST} tokens or more, and a batch is {BATCH_SIZE}. "
             "Give more text: --corpus."
         )
     return list(rows.values())
 
 
 def _sentences_of_windows(windows: Windows) -> Iterator[np.ndarray]:
-    of_training = windows["train"]
-    cls, sep = (of_training.special_ids[name] for name in ("cls_token_id", "sep_token_id"))
-    for row in np.random.default_rng(0).permutation(len(of_training)):
-        ids, marks = of_training.row(int(row))
+    train = windows["train"]
+    cls, sep = (train.special_ids[name] for name in ("cls_token_id", "sep_token_id"))
+    for row in np.random.default_rng(0).permutation(len(train)):
+        ids, marks = train.row(int(row))
         segments, _ = token_segments(marks)
         for number in range(int(segments.max()) + 1):
             yield np.array([cls, *ids[segments == number][: LENGTH - 2], sep], np.int64)
@@ -119,17 +120,17 @@ def _sentences_of_windows(windows: Windows) -> Iterator[np.ndarray]:
 
 def _sentences_of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[np.ndarray]:
     for document in source:
-        ends = [0, *segment_starts(document), len(document)]
-        texts = [text for a, b in zip(ends, ends[1:], strict=False) if (text := document[a:b].strip())]
-        if texts:
-            ids = tokenizer(texts, truncation=True, max_length=LENGTH)["input_ids"]
-            yield from (np.array(row, np.int64) for row in ids)
+        bounds = [0, *segment_starts(document), len(document)]
+        sentences = [text for start, end in pairwise(bounds) if (text := document[start:end].strip())]
+        if sentences:
+            rows = tokenizer(sentences, truncation=True, max_length=LENGTH)["input_ids"]
+            yield from (np.array(ids, np.int64) for ids in rows)
 
 
 def zero_dropout_settings(config: Any) -> list[str]:
-    """Return the names of a model's dropout settings if all are 0, so that SimCSE would compare equal vectors.
+    """Return the names of a model's dropout settings if all are 0; an empty list if any is above 0.
 
-    A classifier's dropout does not count. The list is empty where any is above 0.
+    Without dropout SimCSE would compare equal vectors. A classifier's dropout does not count.
     """
     settings = {key: value for key, value in vars(config).items() if "dropout" in key and "classifier" not in key}
     numbers = {key: value for key, value in settings.items() if isinstance(value, float | int)}
@@ -145,29 +146,28 @@ def train_contrastive(
     seed: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train an encoder in place for `steps` steps of SENTENCES sentences each, and return the facts of the training.
+    """Train an encoder in place for `steps` steps of BATCH_SIZE sentences each, and return the facts of the training.
 
-    The learning rate rises over the first tenth of the steps, then falls linearly to 0. Unlike the paper's, the
-    training has no head over the vector: it trains the vector of `pooling` itself.
+    The learning rate rises over the first tenth of the steps, then falls linearly to 0. The paper trains a head over
+    the vector; here the vector of `pooling` itself is trained.
 
     Args:
         pooling: as `models.sentence.pooled`: "mean", "cls", "semantic" or "position".
-        seed: of the dropout and of the order of the sentences. The set of sentences does not depend on it.
-        progress: function that is called after each step.
+        seed: seed of the dropout and of the order of the sentences. The set of sentences does not depend on it.
 
     Returns:
-        The settings; `sentences`, the number read from; `loss_first` and `loss_last`, mean contrastive losses in nats
-        of the first and the last tenth of the steps; `learning_rate`, the peak; `seconds`.
+        The settings; `sentences`, the number of different ones; `loss_first` and `loss_last`, mean contrastive losses
+        in nats of the first and the last tenth of the steps; `learning_rate`, the peak; `seconds`.
 
     Raises:
         ValueError: as `collect_sentences`; the loss or the gradient is not finite.
     """
-    rows = collect_sentences(text, tokenizer, steps * SENTENCES)
+    rows = collect_sentences(text, tokenizer, steps * BATCH_SIZE)
     assert isinstance(tokenizer.pad_token_id, int)
     data = SentenceBatches(rows, tokenizer.pad_token_id, seed)
     torch.manual_seed(seed)
     rate = RATE * 768 / encoder.config.hidden_size
-    settings = {"batch_size": SENTENCES, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
+    settings = {"batch_size": BATCH_SIZE, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
     settings |= {"schedule": "linear", "minimum_learning_rate_ratio": 0.0, "betas": (0.9, 0.999)}
     trainer: Any = Trainer(ContrastiveEncoder(encoder, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
     losses = []
@@ -193,7 +193,7 @@ def train_contrastive(
 
 
 def save_encoder(encoder: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
-    """Write an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
+    """Write a folder that transformers and sentence-transformers open, whole or not at all."""
     with RunFolder.create(out, "model") as folder:
         encoder.save_pretrained(folder)
         save_tokenizer(tokenizer, folder)

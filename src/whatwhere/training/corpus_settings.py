@@ -28,18 +28,18 @@ class CorpusConfig(CorpusKeys):
     @model_validator(mode="before")
     @classmethod
     def _keep_documents_apart(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Keep the documents of the default corpus apart, as DSTG's code does, where nothing else is asked for."""
+        """Keep the documents of the default corpus apart, as DSTG's code does, unless the user sets `join`."""
         if values.get("join") is None and values.get("corpus") in (None, "python-docs"):
             return {**values, "join": "none"}
         return values
 
     def given_keys(self) -> set[str]:
-        """Return the keys that were given a value; `join` of the default corpus does not count."""
+        """Return the keys that the user gave a value; `join=none` of the default corpus does not count."""
         is_default = self.corpus == "python-docs" and self.join == "none"
         return super().given_keys() - ({"join"} if is_default else set())
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return whether a corpus or tokenizer of another name has the content of the windows in a run's folder."""
+        """Return whether the run's windows were made from the content of the corpus or tokenizer that a key names."""
         saved = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not saved.is_file():
             return super().has_same_content(key, out)
@@ -48,7 +48,7 @@ class CorpusConfig(CorpusKeys):
             source = open_source(self.corpus, self.field, self.document)
             if key == "corpus":
                 return content(source.fingerprint()) == content(settings["source"])
-            if self.tokenizer in (None, *UNITS):  # a tokenizer that is made from the text is compared by its name alone
+            if self.tokenizer in (None, *UNITS):  # of a tokenizer made from the text only the name is compared
                 return False
             tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
         except ValueError:
@@ -57,9 +57,9 @@ class CorpusConfig(CorpusKeys):
 
 
 def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True, cluster: Cluster | None = None) -> Windows:
-    """Make the tokenizer and the windows of a corpus in `out`; finished parts stay.
+    """Make the tokenizer and the windows of a corpus in `out`, or what an earlier call has left unfinished.
 
-    cluster: Workers that tokenise; None: processes of this machine.
+    cluster: workers that tokenise; None: processes of this machine.
 
     Raises:
         ValueError: no such text or tokenizer, or other windows in `out`.
@@ -84,17 +84,17 @@ def _window_options(config: CorpusConfig) -> dict[str, Any]:
 
 
 def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
-    """Return the settings that decide which tokenizer is loaded, or made from the text."""
-    is_made = config.tokenizer in (None, *UNITS)
-    words = {"tokenizer": config.tokenizer, "newline_token": config.newline_token}
-    return {**words, "vocab_size": config.vocab_size if is_made else None}
+    """Return the settings that decide which tokenizer `_open_text` loads, or makes from the text."""
+    is_made_from_text = config.tokenizer in (None, *UNITS)
+    vocab_size = config.vocab_size if is_made_from_text else None
+    return {"tokenizer": config.tokenizer, "newline_token": config.newline_token, "vocab_size": vocab_size}
 
 
 def check_enough_windows(windows: Windows, batch_size: int) -> None:
     """Refuse windows that are fewer than one training batch.
 
     Raises:
-        ValueError: there are too few; the message says how many, and what would give more.
+        ValueError: too few windows; the message says how many, and what gives more.
     """
     count = len(windows["train"])
     length = windows.facts["length"]

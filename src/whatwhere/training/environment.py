@@ -17,17 +17,13 @@ def process_group_state() -> PartialState:
     Without CUDA the processes communicate by gloo.
     """
     # The main process may make the windows of a large text for hours while the others wait.
-    options: dict[str, Any] = {"timeout": timedelta(days=7)} if _has_several_processes() else {}
+    options: dict[str, Any] = {"timeout": timedelta(days=7)} if int(os.environ.get("WORLD_SIZE", "1")) > 1 else {}
     return PartialState(cpu=must_join_on_cpu(), **options)
 
 
 def must_join_on_cpu() -> bool:
     """Return whether a launcher started several processes on a machine without CUDA."""
-    return _has_several_processes() and not torch.cuda.is_available()
-
-
-def _has_several_processes() -> bool:
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
 
 
 def warn_of_single_process() -> None:

@@ -230,8 +230,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         label=f"{name} seed {config.seed}",
         progress=progress,
     )
-    correct = round(trained["validation_accuracy"] * len(dev_batches))
-    interval = _accuracy_interval(correct, len(dev_batches))
+    interval = _accuracy_interval(round(trained["validation_accuracy"] * len(dev_batches)), len(dev_batches))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, **interval}
     # The last validation has read these rows, too, but it keeps counts alone, and may lie before a resume.
     probabilities = class_probabilities(trainer, dev_batches.in_order(config.batch_size))

@@ -23,7 +23,7 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-# Parts of a scheme by their names in an encoder, and the group in which their parameters learn.
+# Parts of a scheme by their names in an encoder, and the group to which their parameters belong.
 GROUP_OF_PART = {
     "position_embeddings": "table",
     "distance_vectors": "table",
@@ -31,7 +31,7 @@ GROUP_OF_PART = {
     "untied": "biases",
     "pair_terms": "biases",
 }
-LAYERS = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # which learn as any other, in a part of biases, too
+LAYERS = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # in no group `biases`, even inside a part of biases
 CONSTANT_SHARE = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
@@ -64,13 +64,12 @@ class Muon(torch.optim.Optimizer):
     p ← p (1 - lr·decay) - lr · scale(r, c) · orthogonal(momentum), for each matrix (r, c) of the parameter p.
 
     Args:
-        params: dicts with `params` (each 2-D) and `rows`, for each parameter the numbers of rows of the matrices
-            stacked in it.
+        params: dicts with `params` (each 2-D) and `rows`: for each parameter the row counts of its stacked matrices.
         scale: "adamw", 0.2 √max(r, c): the entries of an update have a root mean square of about 0.2·lr whatever the
             shape, as AdamW's (Liu et al. 2025); "spectral", √max(1, r/c): for r ≥ c an update changes the size of the
             outputs equally at every width, for r < c by √(c/r) times that (Jordan et al. 2024).
-        momentum: of Nesterov's kind.
-        dtype: of the iterations. Processors without products of bfloat16 take some ten times as long in it.
+        momentum: Nesterov's momentum.
+        dtype: type of the iterations. Processors without bfloat16 products take some ten times as long in bfloat16.
 
     Raises:
         ValueError: a parameter of another number of dimensions than two, or of other rows than `rows` add up to.
@@ -100,7 +99,7 @@ class Muon(torch.optim.Optimizer):
             lr = group["lr"]
             momentum = group["momentum"]
             matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # updates and their targets
-            changes: list[tuple[DTensor, Tensor]] = []  # of parameters of which this process has a shard
+            whole_changes: list[tuple[DTensor, Tensor]] = []  # sharded parameters, and the change of all their rows
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.grad is None:
                     continue
@@ -110,33 +109,34 @@ class Muon(torch.optim.Optimizer):
                 mean = state["momentum_buffer"].lerp_(p.grad, 1 - momentum)
                 update = p.grad.lerp(mean, momentum)
                 p.mul_(1 - lr * group["weight_decay"])
-                changed: Tensor = p
-                if isinstance(p, DTensor):  # a shard of a matrix has other singular vectors than all of it
+                target: Tensor = p
+                if isinstance(p, DTensor):  # a shard of a matrix has other singular vectors than the whole matrix
                     update = gather_whole(update)
-                    changed = torch.zeros(p.shape, device=p.device)
-                    changes.append((p, changed))
-                for part, target in zip(update.split(rows), changed.split(rows), strict=True):
-                    matrices[part.shape].append((part, target))
+                    target = torch.zeros(p.shape, device=p.device)
+                    whole_changes.append((p, target))
+                for matrix, target_rows in zip(update.split(rows), target.split(rows), strict=True):
+                    matrices[matrix.shape].append((matrix, target_rows))
             for (r, c), pairs in matrices.items():
-                updates = orthogonalize(torch.stack([part if r <= c else part.mT for part, _ in pairs]), self.dtype)
+                stack = torch.stack([matrix if r <= c else matrix.mT for matrix, _ in pairs])
+                updates = orthogonalize(stack, self.dtype)
                 rate = lr * SCALES[group["scale"]](r, c)
-                for update, (_, target) in zip(updates, pairs, strict=True):
-                    target.add_(update if r <= c else update.mT, alpha=-rate)
-            for p, change in changes:
+                for update, (_, target_rows) in zip(updates, pairs, strict=True):
+                    target_rows.add_(update if r <= c else update.mT, alpha=-rate)
+            for p, change in whole_changes:
                 p.to_local().add_(change[slice(*shard_bounds(p))])
 
 
 def learning_rate_factor(index: int, config: LoopConfig, steps: int) -> float:
-    """Return the share of the peak learning rate in the step of an index from 0: linear warm-up, then `schedule`."""
+    """Return the learning rate of step `index`, from 0, as a share of the peak: linear warm-up, then `schedule`."""
     warmup = min(config.warmup_steps, steps // 2)
     if index < warmup:
         return (index + 1) / warmup
     progress = (index - warmup) / max(steps - warmup, 1)
     if config.schedule == "cosine":
-        shape = 0.5 * (1 + math.cos(math.pi * progress))
+        course = 0.5 * (1 + math.cos(math.pi * progress))
     else:
-        shape = min(1.0, (1 - progress) / (1 - CONSTANT_SHARE if config.schedule == "trapezoid" else 1))
-    return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
+        course = min(1.0, (1 - progress) / (1 - CONSTANT_SHARE if config.schedule == "trapezoid" else 1))
+    return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * course
 
 
 def expected_table_drift(config: LoopConfig, steps: int) -> float:
@@ -144,11 +144,10 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
 
     AdamW divides a gradient by its own size, so an entry whose gradient is noise, however small, takes steps of about
     the learning rate in random directions: rate · √Σ(rate_t / rate)², with the table's own rate. Weight decay shrinks
-    what a step added in every later step. The formula holds for a table that is a parameter of its own and whose rows
+    every step's change in all later steps. The formula holds for a table that is a parameter of its own and whose rows
     are all read in every step.
 
-    Args:
-        steps: of the whole training.
+    steps: number of steps of the whole training.
     """
     squares = 0.0
     for index in range(steps):
@@ -157,28 +156,28 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
     return math.sqrt(squares)
 
 
-def _group_of(name: str, parameter: Tensor, holder: nn.Module) -> str:
-    """Return the group of rates to which a parameter belongs.
+def _group_of(name: str, parameter: Tensor, module: nn.Module) -> str:
+    """Return the name of the group, with a rate and a decay, to which a parameter belongs.
 
     Args:
-        name: in the model, as `named_parameters` gives it.
-        holder: the module of which it is a parameter. A module of a scheme lists in its attribute `tables` the names of
-            its parameters that hold a vector a row.
+        name: full name of the parameter, as `named_parameters` gives it.
+        module: module that has the parameter. A module of a scheme lists in its attribute `tables` the names of its
+            parameters whose rows are vectors.
     """
-    *places, own_name = name.split(".")
-    of_part = next((GROUP_OF_PART[place] for place in places if place in GROUP_OF_PART), None)
-    is_table = of_part == "table" or own_name in getattr(holder, "tables", ())
+    *module_names, last_name = name.split(".")
+    part_group = next((GROUP_OF_PART[part] for part in module_names if part in GROUP_OF_PART), None)
+    is_table = part_group == "table" or last_name in getattr(module, "tables", ())
     # An embedding of a scheme of the user's: biases of distances in `relative`, vectors of distances in `pair_terms`.
-    if is_table or ("pair_terms" in places and isinstance(holder, nn.Embedding)):
+    if is_table or ("pair_terms" in module_names and isinstance(module, nn.Embedding)):
         return "table"
     if "_embeddings" in name:
         return "embeddings"
-    if of_part and not isinstance(holder, LAYERS):
-        return of_part
+    if part_group and not isinstance(module, LAYERS):
+        return part_group
     if parameter.ndim < 2:
-        return "plain"
+        return "vectors"
     is_matrix = parameter.ndim == 2  # not the kernel of a convolution
-    return "matrices" if is_matrix and (of_part or _IN_A_BLOCK.search(name)) else "rest"
+    return "matrices" if is_matrix and (part_group or _IN_A_BLOCK.search(name)) else "rest"
 
 
 def make_optimizers(
@@ -187,37 +186,37 @@ def make_optimizers(
     """Make AdamW, or Muon over the hidden matrices and AdamW over the rest; each group has a peak rate and a decay.
 
     Args:
-        steps: of the whole training; with `matrix_steps`, long trainings learn their matrices slower.
-        muon_dtype: of Muon's iterations.
+        steps: steps of the whole training; above `matrix_steps` more of them mean a lower rate of the matrices.
+        muon_dtype: floating-point type of Muon's iterations.
 
     Raises:
-        ValueError: Muon, and a model of transformers that names its blocks otherwise than `layer.3` or `layers.3`.
+        ValueError: optimizer=muon for a model that names its blocks otherwise than `layer.3` or `layers.3`.
     """
     matrix_factor = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
-    settings = {
+    scales_and_decays = {
         "matrices": (config.matrix_learning_rate_scale * matrix_factor, config.weight_decay),
         "rest": (1.0, config.weight_decay),
         "embeddings": (config.embedding_learning_rate_scale, config.embedding_weight_decay),
         "table": (config.table_learning_rate_scale, config.table_weight_decay),
-        "plain": (1.0, 0.0),
+        "vectors": (1.0, 0.0),
         "biases": (config.bias_learning_rate_scale, config.bias_weight_decay),
     }
     groups: dict[str, dict[str, Any]] = {}
-    for kind, (scale, decay) in settings.items():
+    for kind, (scale, decay) in scales_and_decays.items():
         peak = config.learning_rate * scale
         groups[kind] = {"params": [], "lr": peak, "peak": peak, "weight_decay": decay}
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         kind = _group_of(name, parameter, model.get_submodule(name.rpartition(".")[0]))
-        if kind == "matrices" and id(parameter) in embeddings:  # of a scheme of the user's own
+        if kind == "matrices" and id(parameter) in embeddings:  # an embedding of a scheme of the user's
             kind = "table"
         groups[kind]["params"].append(parameter)
-    hidden = groups.pop("matrices") if config.optimizer == "muon" else None
+    muon_group = groups.pop("matrices") if config.optimizer == "muon" else None
     adamw_groups = [group for group in groups.values() if group["params"]]
     adamw = torch.optim.AdamW(adamw_groups, betas=config.betas, eps=config.epsilon, fused=True)
-    if hidden is None:
+    if muon_group is None:
         return [adamw]
-    if not hidden["params"]:
+    if not muon_group["params"]:
         raise ValueError(
             f"optimizer=muon finds no hidden matrices in {type(model).__name__}, whose blocks have names of their own. "
             "Use optimizer=adamw."
@@ -225,5 +224,5 @@ def make_optimizers(
     rows_of_parameter = {
         id(module.weight): list(module.output_sizes) for module in model.modules() if isinstance(module, StackedLinear)
     }
-    hidden["rows"] = [rows_of_parameter.get(id(p), [len(p)]) for p in hidden["params"]]
-    return [adamw, Muon([hidden], scale=config.muon_scale, dtype=muon_dtype)]
+    muon_group["rows"] = [rows_of_parameter.get(id(p), [len(p)]) for p in muon_group["params"]]
+    return [adamw, Muon([muon_group], scale=config.muon_scale, dtype=muon_dtype)]

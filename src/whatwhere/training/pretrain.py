@@ -172,10 +172,7 @@ def _make_validator(
 
 
 def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
-    """Return the operations per token of a forward pass.
-
-    An own scheme that reads values of tensors cannot be counted: print why (see `costs`), and return None.
-    """
+    """Return the operations per token of a forward pass; None, with `costs`' reason on stderr, if they are unknown."""
     try:
         return costs(model_config, config.length, config.mask_rate).of("operations")
     except ValueError as error:

@@ -20,16 +20,12 @@ class StopAgreement:
     def agree(self, is_overdue: bool) -> tuple[bool, bool]:
         """Ask all processes whether to stop and whether to save; all must call it after the same step.
 
-        Args:
-            is_overdue: whether a checkpoint is overdue in this process.
-
         Returns:
-            Whether a signal asked any process to stop, and whether a checkpoint is overdue in any process.
+            Whether a signal asked any process to stop, and whether any process has an overdue checkpoint.
         """
         requests = [stop_signal() is not None, is_overdue]
         if self.accelerator.num_processes > 1:
             votes = torch.tensor(requests, dtype=torch.float32, device=self.accelerator.device)
             total: Tensor = self.accelerator.reduce(votes, "sum")
             requests = [vote > 0 for vote in total.tolist()]
-        must_stop, must_save = requests
-        return must_stop, must_save
+        return requests[0], requests[1]
