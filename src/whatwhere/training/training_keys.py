@@ -243,8 +243,8 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     )
     first_length: Annotated[int, Field(ge=4)] | None = Field(
         None,
-        description="Length curriculum: windows are first cut into parts of this many tokens; the length doubles in "
-        "equal stages of the steps up to whole windows; a part keeps its positions.",
+        description="Length curriculum: windows are first cut into pieces of this many tokens; the length doubles in "
+        "equal stages of the steps up to whole windows; a piece keeps its positions.",
     )
     entropy_weight: NonNegativeFloat = Field(
         0.0,
