@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
-from .biased import biased_attention
 from .biases import Bias, RelativeBias, sum_biases
 from .config import EncoderConfig
 from .pair_terms import PairInputs
 from .registry import PAIR_TERMS, suggest_name
 from .rotations import rotate
+from .tiled_attention import attend_in_tiles
 
 
 def _rotate_both(
@@ -161,7 +161,7 @@ def attend_by_sdpa(
 ) -> Tensor:
     """Compute the outputs by torch's scaled_dot_product_attention.
 
-    On a CPU `biased_attention` computes them where it is faster.
+    On a CPU `attend_in_tiles` computes them where it is faster.
 
     A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. torch's kernel has
     one product: where it would be used and keys ahead have another one, all scores are computed, (b, h, n, n).
@@ -169,10 +169,8 @@ def attend_by_sdpa(
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         if bias is None:
-            return biased_attention(q, k, values, None, None, None, allowed, scale, dropout, ahead)
-        return biased_attention(
-            q, k, values, bias.base, bias.special_values, bias.kinds, allowed, scale, dropout, ahead
-        )
+            return attend_in_tiles(q, k, values, None, None, None, allowed, scale, dropout, ahead)
+        return attend_in_tiles(q, k, values, bias.base, bias.special_values, bias.kinds, allowed, scale, dropout, ahead)
     if ahead is not None:
         product = Product({"": q}, {"": k}, ProductForKeysAhead({"": ahead[0]}, {"": ahead[1]}, ahead[2]))
         terms = term_scores([product], [] if bias is None else [bias], scale)

@@ -273,7 +273,7 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
     """Tell for each attention backend which implementation runs on this device, and why."""
     biased = config.relative != "none" or config.pair_terms != "none" or config.untied in ("position", "free")
     kernel = "torch's scaled_dot_product_attention"
-    function = "our own function (encoder/biased.py)"
+    function = "our own function (encoder/tiled_attention.py)"
     if device.type == "cpu" and biased:
         sdpa = f"{function}: on a CPU {kernel} leaves its fast path for a bias that is trained"
     elif config.rotation == "xpos":

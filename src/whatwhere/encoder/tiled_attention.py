@@ -21,7 +21,7 @@ KEEP_WEIGHTS_UP_TO = 512
 LEVELS = 1 << 16  # dropout compares 16 random bits per weight: torch's own bernoulli_ takes six times as long
 
 
-def biased_attention(
+def attend_in_tiles(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -55,12 +55,12 @@ def biased_attention(
     inputs = _WeightInputs(base, special_values, kinds, allowed, ahead_q, ahead_k, ahead_mask, *numbers)
     learned = q, k, v, base, special_values, ahead_q, ahead_k
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in learned):
-        return _BiasedAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
+        return _TiledAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
     return _attend(q, k, v, inputs)
 
 
 class _WeightInputs(NamedTuple):
-    """Inputs of the attention weights beside queries and keys, as of `biased_attention`, and the seed of dropout."""
+    """Inputs of the attention weights beside queries and keys, as of `attend_in_tiles`, and the seed of dropout."""
 
     base: Tensor | None
     special_values: Tensor | None
@@ -500,7 +500,7 @@ class _Gradients:
         return self.d_q.mul_(scale), self.d_k.mul_(scale).to(key_type), d_v, *of_inputs.values()
 
 
-class _BiasedAttention(torch.autograd.Function):
+class _TiledAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *flat_inputs: Any) -> Tensor:
         inputs = _WeightInputs(*flat_inputs)  # torch gives gradients of flat arguments only

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whatwhere.encoder import biased
-from whatwhere.encoder.biased import biased_attention
+from whatwhere.encoder import tiled_attention
+from whatwhere.encoder.tiled_attention import attend_in_tiles
 
 B, H, N, D_QK, D_V = 3, 2, 7, 5, 4
 SCALE = 0.4
@@ -94,9 +94,9 @@ def test_outputs_and_gradients_are_those_of_the_definition(
     plain = eager(*arguments, mask(allowed), SCALE)
     expected = [plain.detach(), *gradients(plain, arguments)]
     for piece, keep in itertools.product(PIECES, (0, N)):
-        monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
-        monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
-        ours = biased_attention(*arguments, mask(allowed), SCALE, 0.0)
+        monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+        monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", keep)
+        ours = attend_in_tiles(*arguments, mask(allowed), SCALE, 0.0)
         for ours_, plain_ in zip([ours.detach(), *gradients(ours, arguments)], expected, strict=True):
             torch.testing.assert_close(
                 ours_, plain_, rtol=1e-11, atol=1e-12, msg=lambda text, at=(piece, keep): f"piece, keep {at}: {text}"
@@ -111,8 +111,8 @@ def test_outputs_and_gradients_are_those_of_the_definition(
 )
 def test_later_pairs_have_a_product_of_their_own(base, values, allowed, piece, keep, monkeypatch) -> None:
     """Pairs with queries and keys of their own, equal over the batch or not, with dropout, in pieces of any size."""
-    monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
-    monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
+    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+    monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", keep)
     arguments = inputs(base, values)
     generator = torch.Generator().manual_seed(9)
     q, k = (torch.randn(B, H, N, D_QK, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(2))
@@ -122,7 +122,7 @@ def test_later_pairs_have_a_product_of_their_own(base, values, allowed, piece, k
     for dropout in (0.0, 0.3):
         factors = dropout_factors(arguments[2], arguments, dropout, seed=7) if dropout else 1.0
         torch.manual_seed(7)
-        ours = biased_attention(*arguments, seen, SCALE, dropout, later)
+        ours = attend_in_tiles(*arguments, seen, SCALE, dropout, later)
         plain = eager(*arguments, seen, SCALE, factors, later)
         torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-12)
         leaves = [*arguments, q, k]
@@ -136,7 +136,7 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
     zero = torch.zeros_like(arguments[0])
     identity = torch.eye(n, dtype=v.dtype).expand(*v.shape[:2], n, n)
     torch.manual_seed(seed)
-    return n * biased_attention(zero, zero, identity, None, None, arguments[5], None, SCALE, dropout)
+    return n * attend_in_tiles(zero, zero, identity, None, None, arguments[5], None, SCALE, dropout)
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -144,21 +144,21 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
 @pytest.mark.parametrize("base,allowed", list(itertools.product(["shared", "distance"], MASKS)))
 @pytest.mark.parametrize("kinds", VALUES[1:])
 def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b, piece, monkeypatch) -> None:
-    monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
-    monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", N if piece % 2 else 0)
+    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+    monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", N if piece % 2 else 0)
     q, k, v, *bias, special = inputs(base, kinds)
     assert special is not None
     arguments = [q[:b], k[:b], v[:b], *bias]
     seen = mask(allowed)
     seen = None if seen is None else seen[:b]
-    out = biased_attention(*arguments, special[:1], seen, SCALE, 0.0)
+    out = attend_in_tiles(*arguments, special[:1], seen, SCALE, 0.0)
     expected = eager(*arguments, special[:1].expand(b, -1), seen, SCALE)
     torch.testing.assert_close(out, expected)
     leaves = [q, k, v, *bias]
     for mine, theirs in zip(gradients(out, leaves), gradients(expected, leaves), strict=True):
         torch.testing.assert_close(mine, theirs)
     with torch.no_grad():
-        torch.testing.assert_close(biased_attention(*arguments, special[:1], seen, SCALE, 0.0), expected)
+        torch.testing.assert_close(attend_in_tiles(*arguments, special[:1], seen, SCALE, 0.0), expected)
 
 
 @pytest.mark.parametrize("keep", [0, N])
@@ -167,8 +167,8 @@ def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b,
 def test_dropout_draws_the_same_factors_forward_and_backward(
     base: str, values: int, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
-    monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
+    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+    monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", keep)
     arguments = inputs(base, values)
     factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)
     assert set(factors.flatten().mul(0.7).round(decimals=4).tolist()) == {
@@ -176,7 +176,7 @@ def test_dropout_draws_the_same_factors_forward_and_backward(
         1.0,
     }  # 16 random bits: shares are multiples of 2^-16
     torch.manual_seed(7)
-    ours = biased_attention(*arguments, mask("padding"), SCALE, 0.3)
+    ours = attend_in_tiles(*arguments, mask("padding"), SCALE, 0.3)
     plain = eager(*arguments, mask("padding"), SCALE, factors)
     torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-12)
     torch.rand(3)  # the state of the generator at the time of the backward pass must not matter
@@ -190,7 +190,7 @@ def test_dropout_keeps_the_declared_share_and_differs_between_calls() -> None:
     first = dropout_factors(arguments[2], arguments, 0.1, seed=0)
     assert abs(float((first == 0).double().mean()) - 0.1) < 0.01  # 24,576 draws: five standard deviations
     zero, identity = torch.zeros_like(arguments[0]), torch.eye(n, dtype=torch.float64).expand(B, H, n, n)
-    second = n * biased_attention(zero, zero, identity, None, None, arguments[5], None, SCALE, 0.1)
+    second = n * attend_in_tiles(zero, zero, identity, None, None, arguments[5], None, SCALE, 0.1)
     assert 0.15 < float(((first == 0) != (second == 0)).double().mean()) < 0.21  # 2 · 0.1 · 0.9 if independent
 
 
@@ -202,7 +202,7 @@ def test_bfloat16_is_as_close_as_its_rounding(base: str, values: int, allowed: s
         x if x is None else x.detach().to(dtype).requires_grad_() for x, dtype in zip(arguments, types, strict=True)
     ]
     exact = [x if x is None else x.detach().double().requires_grad_() for x in narrow]
-    ours = biased_attention(*narrow, special, mask(allowed, 40), SCALE, 0.0)
+    ours = attend_in_tiles(*narrow, special, mask(allowed, 40), SCALE, 0.0)
     plain = eager(*exact, special, mask(allowed, 40), SCALE)
     assert ours.dtype == torch.bfloat16
     for ours_, plain_ in zip(
@@ -215,21 +215,21 @@ def test_bfloat16_is_as_close_as_its_rounding(base: str, values: int, allowed: s
 def test_gradients_equal_finite_differences() -> None:
     arguments = inputs("distance", 3)
     assert torch.autograd.gradcheck(
-        lambda *a: biased_attention(*a, arguments[5], mask("nothing"), SCALE, 0.0), arguments[:5]
+        lambda *a: attend_in_tiles(*a, arguments[5], mask("nothing"), SCALE, 0.0), arguments[:5]
     )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_without_a_key_are_finite(dtype: torch.dtype) -> None:
     arguments = [x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs("distance", 3)]
-    out = biased_attention(*arguments, mask("nothing"), SCALE, 0.1)
+    out = attend_in_tiles(*arguments, mask("nothing"), SCALE, 0.1)
     assert all(bool(x.isfinite().all()) for x in [out, *gradients(out, arguments)])
 
 
 def test_a_constant_bias_gets_no_gradient_and_costs_none() -> None:
     arguments = inputs("distance", 3)
     constant = [*arguments[:3], arguments[3].detach(), arguments[4].detach(), arguments[5]]
-    ours, learned = (biased_attention(*a, None, SCALE, 0.0) for a in (constant, arguments))
+    ours, learned = (attend_in_tiles(*a, None, SCALE, 0.0) for a in (constant, arguments))
     for ours_, learned_ in zip(gradients(ours, constant), gradients(learned, arguments)[:3], strict=True):
         assert torch.equal(ours_, learned_)
 
@@ -238,7 +238,7 @@ def test_long_sequences_keep_no_square_memory() -> None:
     """Nothing that grows with the square of the length is kept."""
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        biased_attention(*inputs("distance", 3, n=900), None, SCALE, 0.1)
+        attend_in_tiles(*inputs("distance", 3, n=900), None, SCALE, 0.1)
     assert max(kept) <= 900 * B * H * max(D_QK, D_V)
 
 
@@ -247,9 +247,9 @@ def test_strided_inputs_and_values_of_another_type() -> None:
     arguments = inputs("shared", 0, torch.float32)
     strided = [x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in arguments[:3]]
     assert torch.equal(
-        biased_attention(*strided, *arguments[3:], None, SCALE, 0.0), biased_attention(*arguments, None, SCALE, 0.0)
+        attend_in_tiles(*strided, *arguments[3:], None, SCALE, 0.0), attend_in_tiles(*arguments, None, SCALE, 0.0)
     )
-    narrow = biased_attention(
+    narrow = attend_in_tiles(
         strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0
     )
     assert narrow.dtype == torch.bfloat16
@@ -259,6 +259,6 @@ def test_strided_inputs_and_values_of_another_type() -> None:
 def test_empty_batches_and_single_tokens_pass(b: int, n: int) -> None:
     q = torch.randn(b, H, n, D_QK, requires_grad=True)
     table = torch.randn(H, max(2 * n - 1, 0), requires_grad=True)
-    out = biased_attention(q, q, q, table, None, None, None, SCALE, 0.1)
+    out = attend_in_tiles(q, q, q, table, None, None, None, SCALE, 0.1)
     assert out.shape == q.shape
     out.sum().backward()
