@@ -1,4 +1,4 @@
-"""Attention with additive biases and dropout on CPU, forward and backward in tiles that stay in the cache.
+"""Attention on a CPU, forward and backward in tiles of scores that stay in the cache.
 
 torch's flash kernel for CPUs multiplies bfloat16 no faster than float32, and leaves the fast path altogether for
 dropout or for a bias that needs a gradient. Here the softmax runs in place in at least float32, the backward pass of
@@ -18,7 +18,7 @@ SCORES_PER_TILE = 1 << 20  # 4 MiB of float32
 # Tokens of a row up to which the forward pass keeps its attention weights, which are then about as large as q, k and v.
 # For longer rows the backward pass computes them again.
 KEEP_WEIGHTS_UP_TO = 512
-LEVELS = 1 << 16  # dropout compares 16 random bits per weight: torch's own bernoulli_ takes six times as long
+LEVELS = 1 << 16  # of dropout, 16 random bits for a weight: torch's own bernoulli_ takes six times as long
 
 
 def attend_in_tiles(
@@ -42,25 +42,24 @@ def attend_in_tiles(
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
-        ahead: queries and keys as q and k, and a mask (b or 1, 1, n, n), True where theirs is the product in place of
-            q·k: where the key is at the larger position (xPos). None: nowhere.
+        ahead: other queries and keys, shaped as q and k, and a mask (b or 1, 1, n, n), True at the pairs whose product
+            they give: the key is at the larger position (xPos). None: q·k is the product everywhere.
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
-    ahead_q, ahead_k, ahead_mask = ahead or (None, None, None)
-    if ahead_mask is not None:
-        ahead_mask = ahead_mask.expand(len(q), -1, -1, -1)
-    numbers = scale, dropout, seed
-    inputs = _WeightInputs(base, special_values, kinds, allowed, ahead_q, ahead_k, ahead_mask, *numbers)
-    learned = q, k, v, base, special_values, ahead_q, ahead_k
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in learned):
+    ahead_q, ahead_k, is_ahead = ahead or (None, None, None)
+    if is_ahead is not None:
+        is_ahead = is_ahead.expand(len(q), -1, -1, -1)
+    inputs = _WeightInputs(base, special_values, kinds, allowed, ahead_q, ahead_k, is_ahead, scale, dropout, seed)
+    differentiable = q, k, v, base, special_values, ahead_q, ahead_k
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in differentiable):
         return _TiledAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
     return _attend(q, k, v, inputs)
 
 
 class _WeightInputs(NamedTuple):
-    """Inputs of the attention weights beside queries and keys, as of `attend_in_tiles`, and the seed of dropout."""
+    """Inputs of the attention weights beside q and k: arguments of `attend_in_tiles`, and the seed of dropout."""
 
     base: Tensor | None
     special_values: Tensor | None
@@ -68,7 +67,7 @@ class _WeightInputs(NamedTuple):
     allowed: Tensor | None
     ahead_q: Tensor | None
     ahead_k: Tensor | None
-    ahead_mask: Tensor | None
+    is_ahead: Tensor | None
     scale: float
     dropout: float
     seed: int
@@ -117,7 +116,7 @@ class _TiledWeights:
         self.allowed = inputs.allowed
         self.ahead_q = None if inputs.ahead_q is None else inputs.ahead_q.contiguous()
         self.ahead_k = None if inputs.ahead_k is None else inputs.ahead_k.contiguous()
-        self.ahead_mask = inputs.ahead_mask
+        self.is_ahead = inputs.is_ahead
         self.scale = inputs.scale
         # A weight is dropped where a random number of LEVELS is below this one.
         self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
@@ -141,12 +140,12 @@ class _TiledWeights:
         self.scores = torch.empty(size, dtype=self.dtype)
         self.ahead_scores = torch.empty(size if inputs.ahead_q is not None else 0, dtype=self.dtype)
         self.low_precision = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
-        self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
+        self.mask_buffer = torch.empty(size if dropout else 0, dtype=self.dtype)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
         self.generator = torch.Generator().manual_seed(inputs.seed) if dropout else None
 
     def groups(self) -> Iterator[list[_Tile]]:
-        """Yield groups of tiles: a group has the same heads and queries of all examples.
+        """Yield groups of tiles: the tiles of a group have the same heads and queries, and together all examples.
 
         A tile has at most SCORES_PER_TILE scores: some whole examples, else some heads of one, else some queries.
         """
@@ -156,9 +155,9 @@ class _TiledWeights:
         examples, heads, rows = (max(1, SCORES_PER_TILE // max(1, size)) for size in (h * n * n, n * n, n))
         for head in range(0, h if b else 0, heads):
             for row in range(0, n, rows):
-                part = slice(head, min(head + heads, h))
+                tile_heads = slice(head, min(head + heads, h))
                 queries = slice(row, min(row + rows, n))
-                yield [_Tile(slice(i, min(i + examples, b)), part, queries) for i in range(0, b, examples)]
+                yield [_Tile(slice(i, min(i + examples, b)), tile_heads, queries) for i in range(0, b, examples)]
 
     @cached_property
     def special_tokens(self) -> tuple[Tensor, Tensor, list[int]]:
@@ -240,7 +239,7 @@ class _TiledWeights:
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
-        is_simple = self.low_precision is None and self.ahead_mask is None
+        is_simple = self.low_precision is None and self.is_ahead is None
         if base is not None and special_values is None and is_simple:
             return self._softmax(self._scores_on_base(tile, base), tile)
         scores = self._unscaled_scores(tile)
@@ -266,12 +265,12 @@ class _TiledWeights:
         return scores
 
     def _unscaled_scores(self, tile: _Tile) -> Tensor:
-        """Compute the products (examples, heads, queries, n), those ahead in their places, without scale and bias."""
+        """Compute the products (examples, heads, queries, n) without scale and bias; keys ahead have their own."""
         heads = tile.heads.stop - tile.heads.start
         scores = self.product(tile.of_queries(self.q), tile.of_keys(self.k), self.scores).unflatten(0, (-1, heads))
-        if self.ahead_q is not None and self.ahead_k is not None and self.ahead_mask is not None:
-            others = self.product(tile.of_queries(self.ahead_q), tile.of_keys(self.ahead_k), self.ahead_scores)
-            torch.where(tile.of_mask(self.ahead_mask), others.view(scores.shape), scores, out=scores)
+        if self.ahead_q is not None and self.ahead_k is not None and self.is_ahead is not None:
+            products = self.product(tile.of_queries(self.ahead_q), tile.of_keys(self.ahead_k), self.ahead_scores)
+            torch.where(tile.of_mask(self.is_ahead), products.view(scores.shape), scores, out=scores)
         return scores
 
     def _scale_and_add(self, scores: Tensor, base: Tensor | None) -> None:
@@ -305,7 +304,7 @@ class _TiledWeights:
         if self.dropped_levels:
             bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator)
             levels = _part(bits.view(torch.int16), *scores.shape)
-            mask = torch.ge(levels, self.dropped_levels - LEVELS // 2, out=_part(self.noise, *scores.shape))
+            mask = torch.ge(levels, self.dropped_levels - LEVELS // 2, out=_part(self.mask_buffer, *scores.shape))
             scores.copysign_(mask.sub_(0.5))
         return scores
 
@@ -318,11 +317,11 @@ class _TiledWeights:
             signed = torch.clamp(signed, min=0, out=_part(scratch, *signed.shape))
         return self.to_low_precision(signed)
 
-    def to_high_precision(self, low_precision: Tensor) -> Tensor:
-        """Return weights of the forward pass in at least float32."""
+    def to_high_precision(self, x: Tensor) -> Tensor:
+        """Return x (examples, heads, queries, n) in at least float32."""
         if self.low_precision is None:
-            return low_precision
-        return _part(self.scores, *low_precision.shape).copy_(low_precision)
+            return x
+        return _part(self.scores, *x.shape).copy_(x)
 
     def pop_special_gradient(self, d_scores: Tensor, tile: _Tile) -> Tensor:
         """Return the gradient (kinds, kinds, heads) of the special values; set their pairs to zero in `d_scores`."""
@@ -348,7 +347,7 @@ class _TiledWeights:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, inputs: _WeightInputs, saved_weights: Tensor | None = None) -> Tensor:
-    """Compute the outputs; the weights go into `saved_weights` (b, h, n, n), if it is given."""
+    """Compute the outputs, and write the weights into `saved_weights` (b, h, n, n) if it is given."""
     q = q.contiguous()
     k = k.contiguous()
     v = v.to(q.dtype).contiguous()
@@ -377,7 +376,7 @@ class _Gradients:
         self.work = work
         self.values = v
         self.saved_weights = saved_weights
-        # Then queries of several tiles add to the gradient of a key.
+        # Queries of several tiles add to the gradient of a key where a tile has only some queries of a head.
         self.has_several_tiles_per_key = work.n * work.n > SCORES_PER_TILE
         self.d_q = torch.empty_like(work.q)
         self.d_k = self._empty_key_gradient(work.k)
@@ -391,7 +390,7 @@ class _Gradients:
         self.blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
         self.scratch = torch.empty_like(work.scores)
         by_distance = self.d_base is not None and work.by_distance
-        self.sums = work.scores.new_empty(2 * work.scores.numel()) if by_distance else None
+        self.skewed = work.scores.new_empty(2 * work.scores.numel()) if by_distance else None
 
     def _empty_key_gradient(self, x: Tensor) -> Tensor:
         """Allocate the gradient of keys or values x (b, h, n, d): zeros where several tiles add to it."""
@@ -401,14 +400,14 @@ class _Gradients:
         return None if x is None else torch.zeros_like(x, dtype=self.work.dtype)
 
     def add_group(self, group: list[_Tile], d_out: Tensor) -> None:
-        """Add what the tiles of one group of `_TiledWeights.groups` give; d_out: gradient of the outputs."""
+        """Add the gradients from the tiles of one group of `_TiledWeights.groups`; d_out: gradient of the outputs."""
         work = self.work
         shared_bias = work.shared_bias(group[0]) if self.saved_weights is None else None
         # Gradient of the bias that the group shares, by distance and by pair.
         d_by_distance = None
         d_shared = None
-        if self.sums is not None:
-            d_by_distance, d_shared = work.skewed_views(self.sums, group[0])
+        if self.skewed is not None:
+            d_by_distance, d_shared = work.skewed_views(self.skewed, group[0])
             d_by_distance.zero_()
         elif self.d_base is not None and not work.by_example:
             d_shared = self.d_base[0, group[0].heads, group[0].queries]
@@ -420,10 +419,7 @@ class _Gradients:
             self.d_base[group[0].heads, work.distance_columns(group[0])] += d_by_distance.sum(1)
 
     def _back_to_scores(self, tile: _Tile, d_out: Tensor, shared_bias: Tensor | None) -> Tensor:
-        """Add to the values' gradient, and return the scores' gradient (examples, heads, queries, n).
-
-        It lies in `scratch`.
-        """
+        """Add to the gradient of the values, and return the scores' (examples, heads, queries, n) in `scratch`."""
         work = self.work
         d_o = tile.of_queries(d_out)
         if self.saved_weights is None:
@@ -437,7 +433,7 @@ class _Gradients:
         self._add_product(tile.of_keys(self.d_v), weights_used, d_o)
         d_p = work.product(d_o, tile.of_keys(self.values), self.scratch).view(p.shape)
         if work.dropped_levels:
-            d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
+            d_p *= torch.ge(p, 0, out=_part(work.mask_buffer, *p.shape))
             p = torch.abs(p, out=_part(work.scores, *p.shape))
         d_scores: Tensor = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, work.dtype, grad_input=d_p)
         if self.blind_queries is not None:
@@ -445,11 +441,11 @@ class _Gradients:
         return d_scores
 
     def _add_to_queries_and_keys(self, tile: _Tile, d_scores: Tensor) -> None:
-        """Add to the gradients of queries and keys, without the factor `scale`; those ahead get their own pairs."""
+        """Add to the gradients of queries and keys, without `scale`: keys ahead have their own."""
         work = self.work
         if self.d_ahead_q is not None and self.d_ahead_k is not None:
-            assert work.ahead_q is not None and work.ahead_k is not None and work.ahead_mask is not None
-            is_ahead = tile.of_mask(work.ahead_mask)
+            assert work.ahead_q is not None and work.ahead_k is not None and work.is_ahead is not None
+            is_ahead = tile.of_mask(work.is_ahead)
             d_ahead = torch.mul(d_scores, is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
             self._add_query_key_gradients(tile, d_ahead, (work.ahead_q, work.ahead_k), (self.d_ahead_q, self.d_ahead_k))
             d_scores = torch.mul(d_scores, ~is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
@@ -473,7 +469,7 @@ class _Gradients:
             torch.bmm(x.transpose(1, 2), y, out=out)
 
     def _add_to_biases(self, tile: _Tile, d_scores: Tensor, d_shared: Tensor | None) -> None:
-        """Add to the gradients of the special values and of the base; `d_scores` is used up.
+        """Add to the gradients of the special values and of the base, and overwrite `d_scores`.
 
         d_shared: (heads, queries, n) gradient of the bias that all examples share; None: each has its own, or none has.
         """
@@ -520,7 +516,7 @@ class _TiledAttention(torch.autograd.Function):
         d_out = gradients[0].contiguous()
         d_out = d_out / work.kept_share if work.dropped_levels else d_out
         is_needed = dict(zip(("q", "k", "v", *_WeightInputs._fields), ctx.needs_input_grad, strict=True))
-        sums = _Gradients(work, v, saved_weights, is_needed["base"], is_needed["special_values"])
+        input_gradients = _Gradients(work, v, saved_weights, is_needed["base"], is_needed["special_values"])
         for group in work.groups():
-            sums.add_group(group, d_out)
-        return sums.gradients_of_inputs()
+            input_gradients.add_group(group, d_out)
+        return input_gradients.gradients_of_inputs()
