@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
-from .biases import Bias, RelativeBias, sum_biases
+from .biases import Bias, RelativeTerm, sum_biases
 from .config import EncoderConfig
 from .pair_terms import PairInputs
 from .registry import PAIR_TERMS, suggest_name
@@ -351,7 +351,7 @@ class Attention(nn.Module):
         widths = zip(self.sizes, self.output_sizes, strict=True)
         self.qkv = nn.ModuleList(StackedLinear(d, output_sizes, biased) for d, output_sizes in widths)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
-        self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
+        self.relative = RelativeTerm(config) if config.relative != "none" and not config.relative_shared else None
         self.pair_terms = None
         if config.pair_terms != "none":
             self.pair_terms = PAIR_TERMS[config.pair_terms](config)

@@ -20,13 +20,13 @@ from .registry import BIASES, register_bias
 
 @dataclass(frozen=True)
 class Bias:
-    """Additive score term: one map for the batch, overridden at special tokens.
+    """Additive term of the scores: a base for all pairs, and values in its place at pairs with a special token.
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
     column j - i + n - 1. special_values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which
-    one at least is special; None if special tokens are treated like all others. kinds: (b, n), the kind of each token
-    by which its values are found, 0 where it is not special, or (1, n) where they stand alike in all examples: the
-    `token_kinds` or, of a bias that resets [CLS], the `cls_kinds` of `AttentionInputs`.
+    one at least is special; None if special tokens are treated like all others. kinds: (b, n), the kind of each token,
+    0 where it is not special, or (1, n) where special tokens stand alike in all examples: the `token_kinds` of
+    `AttentionInputs` or, in a bias that resets [CLS], its `cls_kinds`.
     """
 
     name: str
@@ -39,15 +39,16 @@ class Bias:
         return toeplitz(self.base)[None] if self.base.ndim == 2 else self.base
 
     def to_dense(self) -> Tensor:
-        """Return the whole term (b or 1, h, n, n), with the values at special tokens, as the specification has it."""
+        """Return the whole term (b or 1, h, n, n), base and special values, as the eager backend adds it."""
         if self.special_values is None:
             return self.base_map()
-        of_kinds = self.special_values[:, self.kinds].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
+        # By the kind of the query: (kinds, b or 1, h, 1, n).
+        values_of_keys = self.special_values[:, self.kinds].transpose(-1, -2)[..., None, :]
         query = self.kinds[:, None, :, None]
         key = self.kinds[:, None, None, :]
-        dense = torch.where(key > 0, of_kinds[0], self.base_map())
-        for kind in range(1, len(of_kinds)):
-            dense = torch.where(query == kind, of_kinds[kind], dense)
+        dense = torch.where(key > 0, values_of_keys[0], self.base_map())
+        for kind in range(1, len(values_of_keys)):
+            dense = torch.where(query == kind, values_of_keys[kind], dense)
         return dense
 
 
@@ -73,8 +74,8 @@ def sum_biases(biases: list[Bias]) -> Bias | None:
         return first_bias
     name = " + ".join(b.name for b in biases)
     kinds = first_bias.kinds
-    is_plain = first_bias.special_values is None
-    if any((b.special_values is None) != is_plain or b.kinds is not kinds for b in biases):
+    has_special_values = first_bias.special_values is not None
+    if any((b.special_values is not None) != has_special_values or b.kinds is not kinds for b in biases):
         dense = torch.stack(torch.broadcast_tensors(*(b.to_dense() for b in biases))).sum(0)
         return Bias(name, dense, None, kinds)
     is_same_form = all(b.base.ndim == first_bias.base.ndim for b in biases)
@@ -83,7 +84,7 @@ def sum_biases(biases: list[Bias]) -> Bias | None:
         start=first_bias.base if is_same_form else first_bias.base_map(),
     )
     special_values = None
-    if not is_plain:
+    if has_special_values:
         special_values = torch.stack([b.special_values for b in biases if b.special_values is not None]).sum(0)
     return Bias(name, base, special_values, kinds)
 
@@ -134,8 +135,8 @@ class ClippedBias(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.reach = config.relative_max_distance
-        self.table = nn.Parameter(torch.zeros(2 * self.reach + 1, config.num_attention_heads))
+        self.max_distance = config.relative_max_distance
+        self.table = nn.Parameter(torch.zeros(2 * self.max_distance + 1, config.num_attention_heads))
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set all values to zero."""
@@ -143,23 +144,23 @@ class ClippedBias(nn.Module):
 
     def forward(self, distance: Tensor) -> Tensor:
         """Return the values (..., heads), in score units, of distances of any shape."""
-        return self.table[distance.clamp(-self.reach, self.reach) + self.reach]
+        return self.table[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance]
 
 
 @register_bias("product")
 class ProductBias(nn.Module):
-    """Bias (r F_Q)(r F_K)ᵀ/√d_head with a learned vector r of each distance.
+    """Bias (r F_Q)(r F_K)ᵀ/√d_head with a learned vector r of each distance (TUPE section 5).
 
-    Distances beyond `relative_max_distance` have the vector at the end of their side (TUPE section 5).
+    Distances beyond `relative_max_distance` have the vector of that distance in their direction.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.reach = config.relative_max_distance
+        self.max_distance = config.relative_max_distance
         self.heads = config.num_attention_heads
         self.d_head = config.d_head
         width = self.heads * self.d_head
-        self.table = nn.Parameter(torch.empty(2 * self.reach + 1, width))
+        self.table = nn.Parameter(torch.empty(2 * self.max_distance + 1, width))
         self.query, self.key = (nn.Linear(width, width, bias=False) for _ in range(2))
 
     def initialize(self, config: EncoderConfig) -> None:
@@ -170,8 +171,8 @@ class ProductBias(nn.Module):
         """Return the values (..., heads), in score units, of distances of any shape."""
         with disable_autocast(self.table.device):
             q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
-            values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
-        return values[distance.clamp(-self.reach, self.reach) + self.reach]
+            values = (q * k).sum(-1) * self.d_head**-0.5  # (2 · max_distance + 1, h)
+        return values[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance]
 
 
 # [kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds come from
@@ -179,11 +180,11 @@ class ProductBias(nn.Module):
 # distance. The query is i (DSTG eq. 2; the text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
-SPECIAL_START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
+SPECIAL_START = {"shared": 0.0, "each": 0.05}  # 0.05: the code of DSTG's authors
 
 
-class RelativeBias(nn.Module):
-    """Configured bias of the distance, with the values that replace it at special tokens.
+class RelativeTerm(nn.Module):
+    """Term `relative` of the scores: the configured bias of distances, and values in its place at special tokens.
 
     `special` (DSTG eq. 1) depends on `relative_special`. "shared", (3, h): a value for pairs with both tokens in S, one
     for only the query in S, one for only the key in S. "each", (4, h): values for the query [CLS], the query [SEP], the
@@ -196,42 +197,41 @@ class RelativeBias(nn.Module):
         super().__init__()
         self.name = config.relative
         self.function = BIASES[config.relative](config)
-        self.special_sharing = config.relative_special
-        values = {"none": 0, "shared": 3, "each": 4}[self.special_sharing]
+        self.relative_special = config.relative_special
+        values = {"none": 0, "shared": 3, "each": 4}[self.relative_special]
         self.special = nn.Parameter(torch.zeros(values, config.num_attention_heads)) if values else None
         has_theta = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
         self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if has_theta else None
-        self.reset = config.reset != "none"
+        self.resets_cls = config.reset != "none"
         self.heads = config.num_attention_heads
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the values at special tokens to their start (`SPECIAL_START`), and θ to zero."""
         if self.special is not None:
-            init.constant_(self.special, SPECIAL_START[self.special_sharing])
+            init.constant_(self.special, SPECIAL_START[self.relative_special])
         if self.cls is not None:
             init.zeros_(self.cls)
 
-    def forward(self, distance: Tensor, token_kinds: Tensor, cls_kinds: Tensor) -> Bias:
-        """Return the bias for `AttentionInputs.distance_or_bucket`: (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
+    def forward(self, distance_or_bucket: Tensor, token_kinds: Tensor, cls_kinds: Tensor) -> Bias:
+        """Return the bias of all pairs, from fields of `AttentionInputs`.
 
-        distance: of a bias that has `buckets`, their numbers.
-
-        token_kinds, cls_kinds: (b or 1, n), as in `AttentionInputs`.
+        distance_or_bucket: (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1. token_kinds, cls_kinds: (b or 1, n).
 
         Raises:
             ValueError: a registered bias gives another shape.
         """
-        by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
-        if by_distance.shape != (*distance.shape, self.heads):
+        shape = distance_or_bucket.shape
+        by_distance = self.function(distance_or_bucket)  # (b, n, n, h) or (2n - 1, h)
+        if by_distance.shape != (*shape, self.heads):
             raise ValueError(
-                f"The bias {self.name} gives shape {tuple(by_distance.shape)} for distances {tuple(distance.shape)}. "
-                f"Return a value for each head on the last axis: {(*distance.shape, self.heads)}."
+                f"The bias {self.name} gives shape {tuple(by_distance.shape)} for distances {tuple(shape)}. "
+                f"Return a value for each head on the last axis: {(*shape, self.heads)}."
             )
         # Contiguous: the map of pairs takes its memory order from the base, and another order costs a copy.
-        base = by_distance.t().contiguous() if distance.ndim == 1 else by_distance.permute(0, 3, 1, 2)
-        if not self.reset:
+        base = by_distance.t().contiguous() if len(shape) == 1 else by_distance.permute(0, 3, 1, 2)
+        if not self.resets_cls:
             special_values = (
-                None if self.special is None else arrange_by_kinds(self.special, SPECIAL_INDICES[self.special_sharing])
+                None if self.special is None else arrange_by_kinds(self.special, SPECIAL_INDICES[self.relative_special])
             )
             return Bias("relative", base, special_values, token_kinds)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls
@@ -246,33 +246,30 @@ class UntiedPositions(nn.Module):
     5).
     """
 
-    tables = ("cls",)  # parameters that learn at the rate of the position table
+    tables = ("cls",)  # names of parameters that learn at the rate of the position table
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
         self.scale = config.score_scale
-        self.reset = config.reset != "none"
+        self.resets_cls = config.reset != "none"
         self.free = None
         self.theta = None
         self.cls = None
         if config.untied == "free":
             rows = config.max_position_embeddings
             self.free = nn.Parameter(torch.zeros(self.heads, rows, rows))
-            if self.reset:
+            if self.resets_cls:
                 self.theta = nn.Parameter(torch.zeros(2, self.heads))
             return
         width = config.hidden_size
         self.norm = nn.LayerNorm(width, eps=config.norm_eps)
         self.query, self.key = (nn.Linear(width, width, bias=False) for _ in range(2))
-        if self.reset:
+        if self.resets_cls:
             self.cls = nn.Parameter(torch.empty(2, width))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set free scores and θ to zero, and draw the rows of [CLS].
-
-        Their standard deviation is `position_initializer_range`.
-        """
+        """Set `free` and θ to zero, and draw the rows `cls` with deviation `position_initializer_range`."""
         assert config.position_initializer_range is not None
         for values in (self.free, self.theta):
             if values is not None:
@@ -280,14 +277,14 @@ class UntiedPositions(nn.Module):
         if self.cls is not None:
             init.normal_(self.cls, std=config.position_initializer_range)
 
-    def project(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys (b or 1, h, n, d_head) of rows of the table (b or 1, n, width)."""
-        normed = self.norm(positions)
-        q, k = (project(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for project in (self.query, self.key))
+        normed = self.norm(vectors)
+        q, k = (linear(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for linear in (self.query, self.key))
         return q, k
 
     def forward(self, table: Tensor | None, position_ids: Tensor, cls_kinds: Tensor) -> Bias:
-        """Return the positional correlation of `position_ids` (b or 1, n); `cls_kinds` (b or 1, n): 1 at [CLS]."""
+        """Return the correlation of all pairs of `position_ids` (b or 1, n); `cls_kinds` (b or 1, n): 1 at [CLS]."""
         theta: Tensor | None = self.theta
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
@@ -305,7 +302,7 @@ class UntiedPositions(nn.Module):
 def disable_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Return a context that disables autocast, so that biases keep the precision of their weights.
 
-    In bfloat16 the scores of all layers would share one rounding error.
+    Rounded to bfloat16, a bias would bring the same error into the scores of all layers.
     """
     if device.type == "meta" or not torch.is_autocast_enabled(device.type):
         return nullcontext()

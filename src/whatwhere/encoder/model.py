@@ -24,7 +24,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .attention import INSPECTORS, Attention, AttentionInputs, check_backend
-from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
+from .biases import Bias, RelativeTerm, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
 from .config import EncoderConfig
@@ -157,7 +157,7 @@ class Encoder(EncoderPreTrainedModel):
         self.convolution = InputConvolution(config) if config.input_kernel else None
         self.embedding_norm = StreamNorm(config) if norms_embedding else None
         self.untied = UntiedPositions(config) if config.untied != "none" else None
-        self.relative = RelativeBias(config) if config.relative_shared else None
+        self.relative = RelativeTerm(config) if config.relative_shared else None
         terms = PAIR_TERMS.get(config.pair_terms)
         self.distance_vectors = DistanceVectors(config) if terms is not None and terms.shares_vectors else None
         self.layers = nn.ModuleList(BLOCKS[config.block](config) for _ in range(config.num_hidden_layers))
