@@ -97,7 +97,7 @@ def _shapes(config: ww.EncoderConfig, batch: dict[str, torch.Tensor]) -> str:
     found = [f"mask {_named(layout.allowed)}"]
     relative = model.layers[0].attention.relative
     if relative is not None:
-        found.append(f"bias {_named(relative(layout.distance, layout.token_kinds, layout.cls_kinds).base)}")
+        found.append(f"bias {_named(relative(layout.distance_or_bucket, layout.token_kinds, layout.cls_kinds).base)}")
     return ", ".join(found)
 
 

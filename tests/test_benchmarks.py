@@ -7,6 +7,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+import torch
+
+import whatwhere as ww
 
 ROOT = Path(__file__).parents[1]
 
@@ -112,3 +115,14 @@ def test_script_for_accelerators_runs_on_a_cpu(presets, monkeypatch, tmp_path):
     assert "| tupe-r | sdpa | float32 |" in table and "flex_attention has no backward pass on a CPU" in table
     assert "over tolerance" not in table
     assert "modernbert" in (tmp_path / "speed.md").read_text(encoding="utf-8")
+
+
+def test_packing_reads_distances_by_their_field(monkeypatch):
+    """The page's note of shapes asked for `distance`, which is `distance_or_bucket` of `AttentionInputs`."""
+    monkeypatch.syspath_prepend(ROOT)
+    packing = importlib.import_module("benchmarks.packing")
+    documents = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
+    batch = {"input_ids": documents + 7, "attention_mask": torch.ones_like(documents)}
+    batch |= {"position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3]]), "document_ids": documents}
+    shapes = packing._shapes(ww.preset("dstg", "tiny", vocab_size=40), batch)
+    assert shapes == "mask (1, 1, 8, 8), bias (4, 15)"
