@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 import whatwhere as ww
 from whatwhere.corpus import build_windows, open_source, train_tokenizer
 from whatwhere.corpus.tokenizer import segment_end_ids, unit_tokenizer
-from whatwhere.encoder.inputs import segments
+from whatwhere.encoder.inputs import locate_in_segments
 from whatwhere.models.model_tables import has_table, read_table
 from whatwhere.training.pretrain import segments_message
 
@@ -20,7 +20,7 @@ WORDS = torch.tensor([[5, 6, 7, 9, 10, 11, 12], [13, 14, 15, 16, 17, 18, 19]])
 def found(ids, mask=None, documents=None):
     """Places and numbers of one row, as lists."""
     rows = (None if row is None else torch.tensor([row]) for row in (mask, documents))
-    return tuple(x[0].tolist() for x in segments([SEP, STOP], torch.tensor([ids]), *rows))
+    return tuple(x[0].tolist() for x in locate_in_segments([SEP, STOP], torch.tensor([ids]), *rows))
 
 
 def test_a_stop_belongs_to_the_sentence_before_it():

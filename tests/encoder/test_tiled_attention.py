@@ -249,9 +249,7 @@ def test_strided_inputs_and_values_of_another_type() -> None:
     assert torch.equal(
         attend_in_tiles(*strided, *arguments[3:], None, SCALE, 0.0), attend_in_tiles(*arguments, None, SCALE, 0.0)
     )
-    narrow = attend_in_tiles(
-        strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0
-    )
+    narrow = attend_in_tiles(strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0)
     assert narrow.dtype == torch.bfloat16
 
 

@@ -79,10 +79,10 @@ class AttentionInputs:
         at [SEP]; (1, n) where special tokens stand alike in all examples, so that a bias equal over the batch exists
         once.
     cls_kinds: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
-    table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
-    term_positions: what terms of positions alone read: positions, or with `bilevel` numbers of segments, (b, n); one
-        row (1, n), so that the terms are computed once, where they are known to be the same in all examples, at
-        padding, too.
+    table_rows: (b, n), the row of the position table that each token reads: its position, or with `bilevel` its place
+        in its segment.
+    term_positions: (b, n), the position of each token, or with `bilevel` the number of its segment, as terms read it;
+        one row (1, n) where all examples are known to have the same, so that terms of positions are computed once.
     distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
         `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. With pair
         terms it is always the distance, as no configuration has a relative bias beside them.

@@ -9,7 +9,7 @@ from .config import EncoderConfig
 
 
 class InputConvolution(nn.Module):
-    """Depthwise convolution over what enters the first block, words with their table rows if any, added to it.
+    """Depthwise convolution over the vectors that enter the first block, which it is added to.
 
     y_i = x_i + c + Σ_o w_o ⊙ x_{i+o} with vectors c and w_o of the width of x, o from -(k - 1)/2 to (k - 1)/2,
     k = `input_kernel` (the positional encoding generator of Chu et al. 2021, with one axis in place of two). Neighbours
@@ -24,8 +24,8 @@ class InputConvolution(nn.Module):
 
     def initialize(self, config: EncoderConfig) -> None:
         """Draw the weights, and set the constant to 0."""
-        reach = config.input_kernel**-0.5
-        init.uniform_(self.weight, -reach, reach)
+        bound = config.input_kernel**-0.5
+        init.uniform_(self.weight, -bound, bound)
         init.zeros_(self.bias)
 
     def forward(
@@ -33,29 +33,29 @@ class InputConvolution(nn.Module):
         x: Tensor,
         attention_mask: Tensor | None,
         document_ids: Tensor | None,
-        allowed_mask: Tensor | None = None,
+        pair_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return x (b, n, width) with what its neighbours add.
+        """Return x (b, n, width) with the convolution of its neighbours added.
 
-        attention_mask, document_ids: (b, n), as of `Encoder.forward`, or None. allowed_mask: (b, 1, n, n), True at the
+        attention_mask, document_ids: (b, n), as of `Encoder.forward`, or None. pair_mask: (b, 1, n, n), True at the
         neighbours that a token may look at, or None.
         """
         inputs = x if attention_mask is None else x * attention_mask[..., None].to(x.dtype)
         half = self.weight.shape[1] // 2
-        if document_ids is None and allowed_mask is None:
+        if document_ids is None and pair_mask is None:
             taps = self.weight[:, None]
             return x + F.conv1d(inputs.mT, taps, self.bias, padding=half, groups=len(taps)).mT
         n = x.shape[1]
         padded = F.pad(inputs, (0, 0, half, half))
         # No document has number -2; padding has -1.
-        documents = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)
-        columns = None if allowed_mask is None else F.pad(allowed_mask[:, 0], (half, half))
+        padded_ids = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)
+        padded_mask = None if pair_mask is None else F.pad(pair_mask[:, 0], (half, half))
         out = x + self.bias
         for tap in range(2 * half + 1):
             neighbour = padded[:, tap : tap + n]
-            if documents is not None and document_ids is not None:
-                neighbour = neighbour * (documents[:, tap : tap + n] == document_ids)[..., None]
-            if columns is not None:
-                neighbour = neighbour * columns.diagonal(tap, dim1=1, dim2=2)[..., None]
+            if padded_ids is not None and document_ids is not None:
+                neighbour = neighbour * (padded_ids[:, tap : tap + n] == document_ids)[..., None]
+            if padded_mask is not None:
+                neighbour = neighbour * padded_mask.diagonal(tap, dim1=1, dim2=2)[..., None]
             out = out + self.weight[:, tap] * neighbour
         return out

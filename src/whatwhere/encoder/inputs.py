@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from .config import EncoderConfig
 
-_NEVER = -1e4  # an additive mask hides a pair by this or less
+_LARGEST_HIDING = -1e4  # an additive mask hides a pair by this number or a lower one
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -25,10 +25,9 @@ def has_values_on_cpu(tensor: Tensor) -> bool:
 
 
 def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Return whether visible tokens have consecutive positions.
+    """Return whether tokens that see each other are as far apart in positions as in the row, by inputs (b, n).
 
-    Tokens that see each other are then as far apart in positions as in the row, and 2n - 1 distances suffice. Each
-    input is (b, n).
+    All distances are then the 2n - 1 of a row.
     """
     b, n = position_ids.shape
     offset = position_ids - torch.arange(n, device=position_ids.device)
@@ -49,7 +48,7 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
 
 
 def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
-    """Return the place of every token among the tokens of its row, for a mask (b, n), 1 at tokens: (b, n), from 0.
+    """Count the tokens of each row from 0: positions (b, n), for a mask (b, n), 1 at tokens.
 
     Padding after a text continues to count, up to the last row of a position table of `limit` rows, so that the states
     at padding do not depend on other rows of the batch. Padding before a text has position 0.
@@ -57,8 +56,8 @@ def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     index = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     tokens = attention_mask.long()
     last_token = (index * tokens).amax(-1, keepdim=True)
-    places = (tokens.cumsum(-1) - 1 + (index - last_token).clamp(min=0)).clamp(min=0)
-    return places if limit is None else torch.where(tokens.bool(), places, places.clamp(max=limit - 1))
+    positions = (tokens.cumsum(-1) - 1 + (index - last_token).clamp(min=0)).clamp(min=0)
+    return positions if limit is None else torch.where(tokens.bool(), positions, positions.clamp(max=limit - 1))
 
 
 def common_row(numbers: Tensor) -> Tensor:
@@ -69,7 +68,7 @@ def common_row(numbers: Tensor) -> Tensor:
 def distances(position_ids: Tensor, is_consecutive: bool) -> Tensor:
     """Return the distances, key position minus query position, of positions (b, n): (b, n, n).
 
-    Where positions are consecutive, those from -(n - 1) to n - 1: (2n - 1,).
+    Where positions are consecutive: the distances from -(n - 1) to n - 1, (2n - 1,).
     """
     n = position_ids.shape[1]
     if is_consecutive:
@@ -77,37 +76,37 @@ def distances(position_ids: Tensor, is_consecutive: bool) -> Tensor:
     return position_ids[:, None, :] - position_ids[:, :, None]
 
 
-def segments(
-    ends: Iterable[int], input_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None
+def locate_in_segments(
+    end_ids: Iterable[int], input_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the place of each token in its segment, and the number of the segment, both (b, n) and from 0.
 
-    A segment ends with a token of `ends`, which belongs to it, and where the row's next token is of another document.
-    Padding counts nowhere.
+    A segment ends with a token of `end_ids`, which belongs to it, and where the row's next token is of another
+    document. Padding is not counted.
     """
     b, n = input_ids.shape
     tokens = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     is_end = torch.zeros_like(input_ids)
-    for token in ends:
+    for token in end_ids:
         is_end = is_end + (input_ids == token).long()
     is_end = is_end * tokens
     number = is_end.cumsum(-1) - is_end
     tokens_before = tokens.cumsum(-1) - tokens
     if document_ids is not None:
-        is_other = (document_ids != _token_before(document_ids)) & (tokens_before > 0)
-        number = number + is_other.long().cumsum(-1)
-    # Column `number` of `start` gets the tokens that stand before a segment, which its first token writes; the others
+        begins_document = (document_ids != _shift_right(document_ids)) & (tokens_before > 0)
+        number = number + begins_document.long().cumsum(-1)
+    # The first token of a segment writes the number of tokens before it to column `number` of `start`. All other tokens
     # write to a column that nobody reads. No cummax: ONNX has none.
-    is_first = number > _token_before(number)
+    is_first = number > _shift_right(number)
     discard = 2 * n  # numbers stay below it: an end and a new document may both raise the number at a token
     column = torch.where(is_first, number, discard)
     start = tokens_before.new_zeros(b, discard + 1).scatter(1, column, tokens_before)
     return tokens_before - start.gather(1, number), number
 
 
-def _token_before(x: Tensor) -> Tensor:
-    """Return the value of the token before each in rows x (b, n), -1 at the first; an exported graph keeps n free, as
-    no part of it has n - 1 tokens."""
+def _shift_right(x: Tensor) -> Tensor:
+    """Shift rows x (b, n) right by one token, with -1 in front."""
+    # Padded before it is cut: a part of n - 1 tokens would fix n in an exported graph.
     return F.pad(x, (1, 0), value=-1)[:, :-1]
 
 
@@ -115,23 +114,22 @@ def allowed_keys(
     input_ids: Tensor,
     attention_mask: Tensor | None,
     document_ids: Tensor | None,
-    reach: int | None,
-    allowed_mask: Tensor | None,
+    attention_window: int | None,
+    pair_mask: Tensor | None,
 ) -> Tensor | None:
     """Return the keys that each query may look at, (b, 1, 1 or n, n), or None for all.
 
     No query is left without a key, so that backends agree. In a row of padding alone every query sees all keys. A query
-    that documents or the reach leave without a key sees itself.
+    that documents or the window leave without a key sees itself.
 
     Args:
         input_ids, attention_mask, document_ids: (b, n), as of `Encoder.forward`.
-        reach: how far a query looks, in tokens of the row to each side; None: anywhere.
-        allowed_mask: (b, 1, n, n), in place of what `attention_mask` says, as `open_blind_queries` returns it: a query
-            that the mask left without a key sees all.
+        attention_window: number of tokens on each side that a query looks at; None: all.
+        pair_mask: (b, 1, n, n), in place of `attention_mask`, after `open_blind_queries`; or None.
     """
     n = input_ids.shape[1]
     device = input_ids.device
-    allowed = allowed_mask
+    allowed = pair_mask
     if (
         allowed is None
         and attention_mask is not None
@@ -143,19 +141,19 @@ def allowed_keys(
     if document_ids is not None:
         same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
         allowed = same_document if allowed is None else same_document & allowed
-    if reach is not None:
+    if attention_window is not None:
         index = torch.arange(n, device=device)
         gap = (index[:, None] - index).abs()
         examples = input_ids.shape[0]  # len() would be a constant of an exported graph
-        is_near = (gap <= reach).expand(examples, 1, n, n)
+        is_near = (gap <= attention_window).expand(examples, 1, n, n)
         allowed = is_near if allowed is None else allowed & is_near
-    if allowed is not None and (document_ids is not None or reach is not None):
+    if allowed is not None and (document_ids is not None or attention_window is not None):
         diagonal = torch.eye(n, dtype=torch.bool, device=device)
         allowed = allowed | (diagonal & ~allowed.any(-1, keepdim=True))
     return allowed
 
 
-def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
+def pair_mask_of(mask: Tensor, b: int, n: int) -> Tensor:
     """Return a mask of pairs (b, 1, n, n) for b rows of n tokens, True where a query may look at a key.
 
     mask: (b or 1, 1, n, n), queries by keys, or (b or 1, 1, 1, n), the same keys for every query: true or 1 where a
@@ -173,7 +171,7 @@ def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
             f"{tuple(mask.shape)}.{advice}"
         )
     allowed = mask == 0 if mask.is_floating_point() else mask.bool()
-    if has_values_on_cpu(mask) and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
+    if has_values_on_cpu(mask) and mask.is_floating_point() and bool(((mask > _LARGEST_HIDING) & ~allowed).any()):
         raise ValueError(
             "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
             "number elsewhere. Give true and false to say the same."
@@ -181,22 +179,20 @@ def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
     return allowed.expand(b, 1, n, n)
 
 
-def open_blind_queries(pairs: Tensor) -> Tensor:
+def open_blind_queries(pair_mask: Tensor) -> Tensor:
     """Return a mask of pairs (b, 1, n, n) in which a query that may look nowhere looks everywhere."""
-    return pairs | ~pairs.any(-1, keepdim=True)
+    return pair_mask | ~pair_mask.any(-1, keepdim=True)
 
 
-def visible_tokens(pairs: Tensor) -> Tensor:
+def visible_tokens(pair_mask: Tensor) -> Tensor:
     """Return (b, n), True at tokens that any query looks at, of a mask of pairs (b, 1, n, n)."""
-    return pairs[:, 0].any(1)
+    return pair_mask[:, 0].any(1)
 
 
 def ids_of_vectors(
     config: EncoderConfig, inputs_embeds: Tensor, attention_mask: Tensor | None, special_tokens_mask: Tensor | None
 ) -> Tensor:
-    """Return token ids (b, n) that stand for vectors.
-
-    They are the ids of [CLS] and [SEP] where these are marked, elsewhere another token's.
+    """Return token ids (b, n) that stand for vectors: [CLS] and [SEP] where these are marked, elsewhere another token.
 
     A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
 
@@ -209,8 +205,8 @@ def ids_of_vectors(
             f"{config.preset or 'This scheme'} reads segments, and vectors do not say where they end. Give input_ids "
             "beside inputs_embeds."
         )
-    names = [config.cls_token_id, config.sep_token_id]
-    regular = next(i for i in range(3) if i not in names)
+    special_ids = (config.cls_token_id, config.sep_token_id)
+    regular = next(i for i in range(3) if i not in special_ids)
     shape = inputs_embeds.shape[:2]
     ids = inputs_embeds.new_full(shape, regular, dtype=torch.long)
     if special_tokens_mask is None:
@@ -247,7 +243,7 @@ def check_vectors(config: EncoderConfig, inputs_embeds: Tensor, input_ids: Tenso
 
 
 def check_inputs(config: EncoderConfig, input_ids: Tensor, **inputs: Tensor | None) -> None:
-    """Refuse ids that are no rows or outside the vocabulary, and inputs of another shape.
+    """Refuse ids that are not (b, n) or not in the vocabulary, and inputs of another shape.
 
     inputs: the other inputs of a row of tokens by name, (b, n) as the ids.
 
@@ -286,7 +282,7 @@ def check_positions(position_ids: Tensor, limit: int) -> None:
     if (lowest := int(position_ids.min())) < 0:
         raise ValueError(f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ...")
     if (highest := int(position_ids.max())) >= limit:
-        raise ValueError(_too_long(highest, limit))
+        raise ValueError(_length_message(highest, limit))
 
 
 def check_width(n: int, limit: int, may_be_padded: bool) -> None:
@@ -301,10 +297,10 @@ def check_width(n: int, limit: int, may_be_padded: bool) -> None:
             f"Pad to the longest text, and truncate to {limit} tokens."
         )
     if n > limit:
-        raise ValueError(_too_long(n - 1, limit))
+        raise ValueError(_length_message(n - 1, limit))
 
 
-def _too_long(highest: int, limit: int) -> str:
+def _length_message(highest: int, limit: int) -> str:
     return (
         f"Sequence reaches position {highest}, but the position table has {limit} rows. "
         f"Truncate to {limit} tokens, or extend the table: whatwhere extrapolate --help."

@@ -31,7 +31,6 @@ from .config import EncoderConfig
 from .convolution import InputConvolution
 from .inputs import (
     allowed_keys,
-    allowed_pairs,
     check_inputs,
     check_positions,
     check_vectors,
@@ -41,9 +40,10 @@ from .inputs import (
     has_values,
     has_values_on_cpu,
     ids_of_vectors,
+    locate_in_segments,
     open_blind_queries,
+    pair_mask_of,
     positions_are_consecutive,
-    segments,
     token_positions,
     visible_tokens,
 )
@@ -85,7 +85,7 @@ class EncoderPreTrainedModel(CarriedModel):
         self, enable: bool = True, gradient_checkpointing_func: Callable[..., Any] = checkpoint, *args: Any, **how: Any
     ) -> None:
         if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
-            # It would lose the gradients of streams and biases, which blocks get in tuples and not as tensors.
+            # Reentrant checkpointing loses gradients of tensors inside tuples, as streams and biases are.
             warnings.warn("use_reentrant=True is read as False, which has the same gradients.", stacklevel=2)
             gradient_checkpointing_func = partial(gradient_checkpointing_func, use_reentrant=False)
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, *args, **how)
@@ -168,7 +168,7 @@ class Encoder(EncoderPreTrainedModel):
     def position_table(self) -> Tensor | None:
         """Return the position table (max_position_embeddings, width), or None.
 
-        Its rows are those before any norm. A model has none without a table, or where rows are places in a segment.
+        No norm is applied. It is None without a table, and where rows are places in a segment (`bilevel`).
         """
         if self.position_embeddings is None or self.config.bilevel:
             return None
@@ -206,97 +206,97 @@ class Encoder(EncoderPreTrainedModel):
         attention_mask: Tensor | None,
         position_ids: Tensor | None,
         document_ids: Tensor | None,
-        allowed_mask: Tensor | None = None,
+        pair_mask: Tensor | None = None,
     ) -> AttentionInputs:
         """Return the inputs that all layers share: special tokens, allowed pairs, distances, terms of positions alone.
 
-        Args: as `forward`, all (b, n); allowed_mask: (b, 1, n, n), True where a query may look at a key, in place of
-        what `attention_mask` says of it.
+        Args: as `forward`, all (b, n). pair_mask: (b, 1, n, n), True where a query may look at a key; queries obey it
+        in place of `attention_mask`.
 
         Raises:
             ValueError: a position is negative or outside the table.
         """
         config = self.config
-        token_kinds, cls_kinds = self._kinds(input_ids)
+        token_kinds, cls_kinds = self._token_and_cls_kinds(input_ids)
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = (
             position_ids is None and attention_mask is None and document_ids is None and not config.bilevel
         )
         if config.bilevel:  # rotations and biases count segments, and the table reads places in them
-            places, positions_or_segments = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
+            places, term_positions = self._locate_in_segments(input_ids, attention_mask, document_ids, pair_mask)
             table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            positions_or_segments = self._complete_positions(input_ids, attention_mask, position_ids)
-            table_rows = positions_or_segments
-        # Values may choose a faster computation, where the compiler lets them be read; that awaits a device's queue.
+            term_positions = self._complete_positions(input_ids, attention_mask, position_ids)
+            table_rows = term_positions
+        # Equal rows and consecutive positions allow a faster computation. To see them waits for an accelerator's queue.
         reads_values = has_values(input_ids)
-        term_positions = positions_or_segments
+        common_positions = term_positions
         if counts_from_zero:
-            term_positions = positions_or_segments[:1]
+            common_positions = term_positions[:1]
         elif reads_values and (self.untied is not None or config.pair_terms != "none"):
-            term_positions = common_row(positions_or_segments)
-        allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
+            common_positions = common_row(term_positions)
+        allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, pair_mask)
         distance = None
         if config.relative != "none" or config.pair_terms != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
             # With a mask of pairs every token counts: one that no token looks at may itself look at others.
-            token_mask = attention_mask if allowed_mask is None else None
+            token_mask = attention_mask if pair_mask is None else None
             is_consecutive = is_consecutive or (
-                reads_values and positions_are_consecutive(positions_or_segments, token_mask, document_ids)
+                reads_values and positions_are_consecutive(term_positions, token_mask, document_ids)
             )
-            distance = self._distances_or_buckets(positions_or_segments, is_consecutive and not config.bilevel)
-        position_query_key, biases = self._shared_terms(term_positions, distance, token_kinds, cls_kinds)
+            distance = self._distances_or_buckets(term_positions, is_consecutive and not config.bilevel)
+        position_query_key, biases = self._shared_terms(common_positions, distance, token_kinds, cls_kinds)
         return AttentionInputs(
             token_kinds,
             cls_kinds,
             table_rows,
-            term_positions,
+            common_positions,
             distance,
             allowed,
-            **self._rotations(positions_or_segments, term_positions),
+            **self._rotation_fields(term_positions, common_positions),
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),
             bias_sum=sum_biases(biases),
         )
 
-    def _distances_or_buckets(self, positions_or_segments: Tensor, is_consecutive: bool) -> Tensor:
+    def _distances_or_buckets(self, term_positions: Tensor, is_consecutive: bool) -> Tensor:
         """Return `distance_or_bucket` of `AttentionInputs`."""
-        distance = distances(positions_or_segments, is_consecutive)
+        distance = distances(term_positions, is_consecutive)
         buckets = getattr(BIASES.get(self.config.relative), "buckets", None)
         return distance if buckets is None else buckets(distance, self.config)
 
     def _shared_terms(
-        self, term_positions: Tensor, distance: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
+        self, common_positions: Tensor, distance: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
     ) -> tuple[tuple[Tensor, Tensor] | None, list[Bias]]:
-        """Return `position_query_key` and `biases` of `AttentionInputs`, whose other fields are the arguments."""
+        """Return `position_query_key` and `biases` of `AttentionInputs`, from its other fields."""
         position_query_key = None
         biases: list[Bias] = []
         if self.untied is not None:
             table = self.position_table()
             if self.config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[term_positions])
+                position_query_key = self.untied.project(table[common_positions])
             else:
-                biases.append(self.untied(table, term_positions, cls_kinds))
+                biases.append(self.untied(table, common_positions, cls_kinds))
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, cls_kinds))
         return position_query_key, biases
 
-    def _rotations(self, positions_or_segments: Tensor, term_positions: Tensor) -> dict[str, Any]:
+    def _rotation_fields(self, term_positions: Tensor, common_positions: Tensor) -> dict[str, Any]:
         """Return the fields of `AttentionInputs` that turn queries and keys; none without a rotation."""
         config = self.config
         if config.rotation == "none":
             return {}
-        cos_sin = compute_cos_sin(positions_or_segments, config, self.dtype)
+        cos_sin = compute_cos_sin(term_positions, config, self.dtype)
         if config.rotation != "xpos":
             return {"cos_sin": cos_sin}
-        cos_sin, over_decay = apply_decay(cos_sin, positions_or_segments, config)
-        is_ahead = term_positions[:, None, None, :] > term_positions[:, None, :, None]
+        cos_sin, over_decay = apply_decay(cos_sin, term_positions, config)
+        is_ahead = common_positions[:, None, None, :] > common_positions[:, None, :, None]
         return {"cos_sin": cos_sin, "cos_sin_over_decay": over_decay, "is_ahead": is_ahead}
 
-    def _kinds(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+    def _token_and_cls_kinds(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return `token_kinds` and `cls_kinds` of `AttentionInputs`."""
         cls_kinds = (input_ids == self.config.cls_token_id).long()
         is_sep = (input_ids == self.config.sep_token_id).long()
@@ -306,18 +306,18 @@ class Encoder(EncoderPreTrainedModel):
             token_kinds, cls_kinds = (common_row(kinds) for kinds in (token_kinds, cls_kinds))
         return token_kinds, cls_kinds
 
-    def _segments(
+    def _locate_in_segments(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None,
         document_ids: Tensor | None,
-        allowed_mask: Tensor | None,
+        pair_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the place of each token in its segment, and the number of the segment, both (b, n) and from 0."""
-        ends = self.config.segment_end_ids or [self.config.sep_token_id]
-        if allowed_mask is not None and document_ids is None:  # a token that sees no earlier one begins a document
-            document_ids = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
-        return segments(ends, input_ids, attention_mask, document_ids)
+        end_ids = self.config.segment_end_ids or [self.config.sep_token_id]
+        if pair_mask is not None and document_ids is None:  # a token that sees no earlier one begins a document
+            document_ids = (~pair_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
+        return locate_in_segments(end_ids, input_ids, attention_mask, document_ids)
 
     def embed(
         self,
@@ -327,14 +327,13 @@ class Encoder(EncoderPreTrainedModel):
         with_dropout: bool = True,
         attention_mask: Tensor | None = None,
         document_ids: Tensor | None = None,
-        allowed_mask: Tensor | None = None,
+        pair_mask: Tensor | None = None,
     ) -> Streams:
         """Return the streams (b, n, d_stream) that enter the first block, from token ids (b, n).
 
-        table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment. Formula tables
-            (sinusoidal, fourier) also take real numbers.
+        table_rows: (b, n), as in `AttentionInputs`; a table by a formula (sinusoidal, fourier) also takes real numbers.
         inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`.
-        attention_mask, document_ids: (b, n), and allowed_mask: (b, 1, n, n), which a convolution at the input reads.
+        attention_mask, document_ids: (b, n), and pair_mask: (b, 1, n, n), for a convolution at the input alone.
         with_dropout: False leaves dropout out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
@@ -349,7 +348,7 @@ class Encoder(EncoderPreTrainedModel):
                 vectors = F.embedding(table_rows, table)
             streams = (vectors, *streams) if self.config.position_size else (streams[0] + vectors,)
         if self.convolution is not None:
-            streams = (self.convolution(streams[0], attention_mask, document_ids, allowed_mask),)
+            streams = (self.convolution(streams[0], attention_mask, document_ids, pair_mask),)
         if self.embedding_norm is not None:
             streams = self.embedding_norm(streams)
         return tuple(self.dropout(x) for x in streams) if with_dropout else streams
@@ -410,27 +409,27 @@ class Encoder(EncoderPreTrainedModel):
             raise ValueError(
                 "The model got no input. Give input_ids (batch, tokens) or inputs_embeds (batch, tokens, width)."
             )
-        allowed_mask = None
+        pair_mask = None
         if attention_mask is not None and attention_mask.dim() == 4:
             tokens = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
             assert tokens is not None
-            allowed_mask = allowed_pairs(attention_mask, *tokens.shape)
-            attention_mask = visible_tokens(allowed_mask)
-            allowed_mask = open_blind_queries(allowed_mask)
+            pair_mask = pair_mask_of(attention_mask, *tokens.shape)
+            attention_mask = visible_tokens(pair_mask)
+            pair_mask = open_blind_queries(pair_mask)
         if input_ids is None:
             assert inputs_embeds is not None
             input_ids = ids_of_vectors(self.config, inputs_embeds, attention_mask, special_tokens_mask)
         if position_ids is not None and position_ids.shape in ((input_ids.shape[1],), (1, input_ids.shape[1])):
             position_ids = position_ids.expand(input_ids.shape)
         config = self.config
-        is_real = position_ids is not None and position_ids.is_floating_point()
+        has_real_positions = position_ids is not None and position_ids.is_floating_point()
         looks_up = config.position_limit is not None or config.relative != "none" or config.pair_terms != "none"
-        if is_real and looks_up and config.position_draws == "none":
+        if has_real_positions and looks_up and config.position_draws == "none":
             raise ValueError("position_ids are real numbers, and this scheme looks whole ones up. Give whole numbers.")
         check_inputs(
             config, input_ids, attention_mask=attention_mask, position_ids=position_ids, document_ids=document_ids
         )
-        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, allowed_mask)
+        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, pair_mask)
         if output_attentions is None:
             output_attentions = bool(config.output_attentions)
         if output_hidden_states is None:
@@ -443,22 +442,22 @@ class Encoder(EncoderPreTrainedModel):
         check_backend(
             backend, input_ids.device, needs_gradient, config.dropout if self.training and with_dropout else 0.0
         )
-        masks = (attention_mask, document_ids, allowed_mask)
+        masks = (attention_mask, document_ids, pair_mask)
         streams = self.embed(input_ids, inputs.table_rows, inputs_embeds, with_dropout, *masks)
         keeps_states = output_block_states or _asks_for_states(output_hidden_states)
         states: list[Tensor] = []
         attentions = []
         if keeps_states:
-            streams = self._keep(streams, states)
+            streams = self._append_state(streams, states)
         for layer in self.layers:
             streams, attn = layer(streams, inputs, backend)
             if keeps_states:
-                streams = self._keep(streams, states)
+                streams = self._append_state(streams, states)
             attentions.append(attn)
         last = torch.cat(streams if self.norm is None else self.norm(streams), dim=-1)
-        is_tied = getattr(config, "tie_last_hidden_states", None) is not False
+        ends_with_last = getattr(config, "tie_last_hidden_states", None) is not False
         hidden_states = tuple(states)
-        if keeps_states and is_tied:
+        if keeps_states and ends_with_last:
             hidden_states = (*states[:-1], last)
         return EncoderOutput(
             last_hidden_state=last,
@@ -467,9 +466,11 @@ class Encoder(EncoderPreTrainedModel):
             block_states=tuple(states) if output_block_states else None,
         )
 
-    def _keep(self, streams: Streams, states: list[Tensor]) -> Streams:
-        """Add the state (b, n, hidden_size) of the streams to `states`; return streams that are parts of it where
-        gradients are computed, so that the state gets a gradient."""
+    def _append_state(self, streams: Streams, states: list[Tensor]) -> Streams:
+        """Append the state (b, n, hidden_size) of the streams to `states`, and return the streams.
+
+        Where gradients are computed they are views of the state, so that the state gets a gradient.
+        """
         state = torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0]
         states.append(state)
         return state.split(self.config.stream_sizes, dim=-1) if torch.is_grad_enabled() else streams
@@ -513,7 +514,7 @@ class Encoder(EncoderPreTrainedModel):
     ) -> Iterator[None]:
         """Hand the attention terms of every block to `inspector` during the forward passes inside the `with` statement.
 
-        It sees and changes the passes of this thread alone; other threads may read the same model meanwhile.
+        The inspector gets the passes of this thread alone; other threads may read the same model meanwhile.
 
         inspector: function of (index of the block in `layers`, from 0, named terms, allowed). Each term is (b or 1, h,
             n, n), as in `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for
@@ -523,9 +524,9 @@ class Encoder(EncoderPreTrainedModel):
         Blocks must be neither compiled nor computed again by gradient checkpointing.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
-        mine = {id(block.attention): partial(inspector, number) for number, block in enumerate(blocks)}
-        INSPECTORS.set((*INSPECTORS.get(), mine))
+        block_inspectors = {id(block.attention): partial(inspector, number) for number, block in enumerate(blocks)}
+        INSPECTORS.set((*INSPECTORS.get(), block_inspectors))
         try:
             yield
         finally:
-            INSPECTORS.set(tuple(inspectors for inspectors in INSPECTORS.get() if inspectors is not mine))
+            INSPECTORS.set(tuple(inspectors for inspectors in INSPECTORS.get() if inspectors is not block_inspectors))

@@ -120,9 +120,9 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
             f"The table {source} is {table.shape[1]} wide, and the model needs {width}. "
             f"Set table_width={table.shape[1]}, which adds a learned map, or give another table."
         )
-    if (table_rows := len(table)) < rows:
-        hint = f"Set max_position_embeddings={table_rows}."
-        raise ValueError(f"The table {source} has {table_rows} rows for {rows} positions. {hint}")
+    if (row_count := len(table)) < rows:
+        hint = f"Set max_position_embeddings={row_count}."
+        raise ValueError(f"The table {source} has {row_count} rows for {rows} positions. {hint}")
     return table[:rows]
 
 

@@ -15,7 +15,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from .config import EncoderConfig
-from .inputs import allowed_pairs, visible_tokens
+from .inputs import pair_mask_of, visible_tokens
 from .model import Encoder, EncoderPreTrainedModel, StateChoice
 
 
@@ -200,7 +200,7 @@ def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     if attention_mask is None:
         return hidden[:, 0]
     if attention_mask.dim() == 4:
-        attention_mask = visible_tokens(allowed_pairs(attention_mask, *hidden.shape[:2]))
+        attention_mask = visible_tokens(pair_mask_of(attention_mask, *hidden.shape[:2]))
     return hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
 
 
