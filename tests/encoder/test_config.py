@@ -7,7 +7,7 @@ from torch import nn
 
 import whatwhere as ww
 from whatwhere.encoder import registry
-from whatwhere.encoder.scheme_checks import NO_READERS, READERS
+from whatwhere.encoder.scheme_checks import DISTANCE_KEY_READERS, NO_DISTANCE_KEY_READERS
 
 BASELINES = "ap rp rope rope-partial xpos nope conv sinusoidal shape cape alibi low-rank fourier".split()
 
@@ -445,18 +445,18 @@ def test_keys_that_no_part_reads_are_refused(name, fields, message):
     """
     with pytest.raises(ValueError, match=message):
         ww.preset(name, "tiny", **fields)
-    assert ww.preset(name, "tiny", **{key: getattr(ww.EncoderConfig, key) for key in READERS})
+    assert ww.preset(name, "tiny", **{key: getattr(ww.EncoderConfig, key) for key in DISTANCE_KEY_READERS})
 
 
 def test_every_part_reads_distances_or_none():
     """A new bias says whether it reads the keys of distances."""
     parts = {"none", *registry.BIASES, *registry.PAIR_TERMS}
-    assert parts >= NO_READERS.union(*READERS.values())
+    assert parts >= NO_DISTANCE_KEY_READERS.union(*DISTANCE_KEY_READERS.values())
     modules = {name: part.__module__ for name, part in {**registry.BIASES, **registry.PAIR_TERMS}.items()}
     packaged = {
         name for name, module in modules.items() if module.startswith("whatwhere.encoder.") and "own_" not in module
     }
-    assert packaged <= NO_READERS.union(*READERS.values())
+    assert packaged <= NO_DISTANCE_KEY_READERS.union(*DISTANCE_KEY_READERS.values())
 
 
 def test_an_own_bias_may_read_any_key(names):

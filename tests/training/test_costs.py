@@ -64,7 +64,7 @@ def by_formula(c, n, labelled):
     if c.rotation == "xpos":
         products += 1  # the pairs whose key stands behind
     if c.absolute == "low_rank":
-        table = 2 * c.max_position_embeddings * c.table_rank * c.position_width / n
+        table = 2 * c.max_position_embeddings * c.table_rank * c.position_vector_width / n
     read = d if c.mlm_head == "full" and c.position_size else c.semantic_size
     head = 2 * (read if c.block == "neobert" else c.semantic_size) * c.vocab_size
     head += 2 * read * c.semantic_size if c.block == "bert" else 0
@@ -128,7 +128,7 @@ def test_matched_width_is_the_nearest_that_is_allowed(name, what):
         other.intermediate_size = width
         return abs(costs(other, N, LABELLED).of(what) - target)
 
-    step = config.intermediate_step
+    step = config.intermediate_divisor
     assert width % step == 0 and distance(width) <= min(distance(width - step), distance(width + step))
 
 

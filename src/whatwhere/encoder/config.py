@@ -1,4 +1,4 @@
-"""Configuration of an encoder: its fields, and the checks when it is built; the code below trusts it."""
+"""Configuration of an encoder: fields, checked when a configuration is built and trusted by all other modules."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -38,23 +38,23 @@ _HF_KEYS = frozenset(
     "model_type _attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
 _FOREIGN_KEYS = "_foreign_keys"  # argument by which `from_dict` hands over the keys that are no fields
-_AT_LEAST_1 = (
+_COUNT_KEYS = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
     "table_width table_rank attention_window tisa_kernels".split()
 )
-_MOST = 2**31 - 1
+_LARGEST_COUNT = 2**31 - 1
 _MOST_LAYERS = 10_000
-_ABOVE_0 = (
+_POSITIVE_KEYS = (
     "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta xpos_scale_base"
 ).split()
-_TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
-_LISTS = {"alibi_slopes": "a list of numbers", "segment_end_ids": "a list of whole numbers"}
-_KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+_TOKEN_ID_KEYS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
+_WORDS_OF_LISTS = {"alibi_slopes": "a list of numbers", "segment_end_ids": "a list of whole numbers"}
+_WORDS_OF_TYPES: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
-def _multiples(value: int, of: int) -> str:
-    below = value // of * of
-    return f"{below} or {below + of}" if below else f"{of}"
+def _nearest_multiples(value: int, divisor: int) -> str:
+    below = value // divisor * divisor
+    return f"{below} or {below + divisor}" if below else f"{divisor}"
 
 
 class EncoderConfig(PretrainedConfig):
@@ -82,7 +82,7 @@ class EncoderConfig(PretrainedConfig):
         mlm_head: what words are predicted from: "semantic" stream, or "full" hidden state (DSTG B.2).
 
     Position table, a vector for each position:
-        absolute: its kind. It feeds the position stream if there is one, else it is added to words, unless `untied`.
+        absolute: kind of table. It feeds the position stream, or without one is added to the words, unless `untied`.
         untied: "position" adds the term pU_Q·pU_K (TUPE eq. 7) to the scores, "crossed" all four products of words and
             positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
         absolute_skips_special: pairs with a special token have no score of the position stream (DSTG eq. 2).
@@ -108,7 +108,7 @@ class EncoderConfig(PretrainedConfig):
         bilevel: the table has a row for each place inside a segment, places beyond it share the last row, and rotation
             or bias get numbers of segments (He et al. 2024). Segments stand in the order of the row, and no
             `position_ids` are read.
-        segment_end_ids: tokens that end a segment, which a training fills from its tokenizer; None: [SEP] alone.
+        segment_end_ids: tokens that end a segment; a training fills them in from its tokenizer. None: [SEP] alone.
 
     Terms of distance:
         relative: bias added to the scores.
@@ -219,8 +219,8 @@ class EncoderConfig(PretrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Read a configuration from a dict, such as the config.json of a folder; arguments are as in transformers.
 
-        Keys that are no fields are kept, saved again and not used, as in every configuration of transformers: tools
-        leave notes of theirs there (`quantization_config`). Keys that a person gives to the class itself are checked.
+        Keys that are no fields are stored, saved again and not used, as in every configuration of transformers: tools
+        leave notes there (`quantization_config`). The class itself refuses such keys when a person gives them.
         """
         known = _HF_KEYS | set(cls.__dataclass_fields__)
         fields = {key: value for key, value in config_dict.items() if key in known}
@@ -234,7 +234,7 @@ class EncoderConfig(PretrainedConfig):
                 hint = suggest_name(key, list(type(self).__dataclass_fields__))
                 hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
-        notes, read_only = self._sort_foreign_keys(foreign)
+        notes, read_only = self._divide_foreign_keys(foreign)
         super().__post_init__(**kwargs, **notes)
         vars(self).update(read_only)  # transformers cannot set them; here they are kept and saved again
         self._check_types()
@@ -242,15 +242,14 @@ class EncoderConfig(PretrainedConfig):
             self.intermediate_size = 4 * self.hidden_size
         if self.position_initializer_range is None:
             self.position_initializer_range = self.embedding_initializer_range
-        checks = chain(self._wrong_values(), self._wrong_streams(), misfits_of_scheme(self))
+        checks = chain(self._misfits_of_values(), self._misfits_of_streams(), misfits_of_scheme(self))
         if misfit := next(checks, None):
             raise ValueError(misfit)
 
-    def _sort_foreign_keys(self, foreign: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return those keys of a folder that are no fields: notes of other tools, and read-only properties.
+    def _divide_foreign_keys(self, foreign: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Divide the keys of a folder that are no fields into notes of other tools and read-only properties.
 
-        A property with a setter (`rope_scaling`) is another name of a field that we lack. It is left out, as in folders
-        of BERT.
+        A property with a setter (`rope_scaling`) names a field of other models, and is left out.
         """
         notes = {}
         read_only = {}
@@ -269,20 +268,20 @@ class EncoderConfig(PretrainedConfig):
             kinds = get_args(annotation) or (annotation,)
             if key == "model_type" or (value is None and NoneType in kinds):
                 continue
-            if key in _LISTS:
+            if key in _WORDS_OF_LISTS:
                 numbers: Any = int | float if key == "alibi_slopes" else int
                 is_valid = isinstance(value, list | tuple) and all(
                     isinstance(x, numbers) and not isinstance(x, bool) for x in value
                 )
-                kinds = (_LISTS[key],)
+                kinds = (_WORDS_OF_LISTS[key],)
             else:
                 is_of_kind = isinstance(value, (*kinds, int) if float in kinds else kinds)
                 is_valid = is_of_kind and (bool in kinds or not isinstance(value, bool))
             if not is_valid:
-                names = [_KINDS.get(kind, str(kind)) for kind in kinds if kind is not NoneType]
+                names = [_WORDS_OF_TYPES.get(kind, str(kind)) for kind in kinds if kind is not NoneType]
                 raise ValueError(f"{key} must be {' or '.join(names)}; got {value!r}.")
 
-    def _wrong_values(self) -> Iterator[str]:
+    def _misfits_of_values(self) -> Iterator[str]:
         """Yield a sentence for each single field whose value is wrong."""
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
@@ -290,17 +289,17 @@ class EncoderConfig(PretrainedConfig):
                 if key in PARTS:
                     hint += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
                 yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{hint}"
-        for key in _AT_LEAST_1:
+        for key in _COUNT_KEYS:
             if (value := getattr(self, key)) is not None and value < 1:
                 yield f"{key} must be at least 1; got {value}."
-            if value is not None and value > (limit := _MOST_LAYERS if key == "num_hidden_layers" else _MOST):
+            if value is not None and value > (limit := _MOST_LAYERS if key == "num_hidden_layers" else _LARGEST_COUNT):
                 yield f"{key} must be at most {limit:,}; got {str(value)[:20]}."
-        for key in _ABOVE_0:
+        for key in _POSITIVE_KEYS:
             if not 0 < (value := getattr(self, key)) < math.inf:
                 yield f"{key} must be above 0 and finite; got {value}."
         if self.rotation_scaling == "yarn" and self.rope_theta <= 1:
             yield f"rotation_scaling=yarn needs rope_theta above 1; got {self.rope_theta}."
-        for key in _TOKENS:
+        for key in _TOKEN_ID_KEYS:
             if not 0 <= (value := getattr(self, key)) < self.vocab_size:
                 yield f"{key}={value} is no entry of a vocabulary of {self.vocab_size} (vocab_size)."
         if not 0 < self.rotation_share <= 1:
@@ -309,14 +308,14 @@ class EncoderConfig(PretrainedConfig):
             yield f"dropout must be in [0, 1); got {self.dropout}."
         if self.relative_buckets < 4 or self.relative_buckets % 4:
             yield f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}."
-        reach = self.relative_max_distance
-        exact = self.relative_buckets // 4  # distances to each side with a bucket of their own
-        if reach < 1:
-            yield f"relative_max_distance must be at least 1; got {reach}."
-        if self.relative == "t5" and reach <= exact:
-            yield f"relative_max_distance must exceed relative_buckets/4 = {exact}; got {reach}."
+        max_distance = self.relative_max_distance
+        exact = self.relative_buckets // 4  # distances in each direction with a bucket of their own
+        if max_distance < 1:
+            yield f"relative_max_distance must be at least 1; got {max_distance}."
+        if self.relative == "t5" and max_distance <= exact:
+            yield f"relative_max_distance must exceed relative_buckets/4 = {exact}; got {max_distance}."
 
-    def _wrong_streams(self) -> Iterator[str]:
+    def _misfits_of_streams(self) -> Iterator[str]:
         """Yield a sentence for each reason why the widths, or the parts of the streams, do not fit together."""
         width = self.hidden_size
         d_pos = self.position_size
@@ -327,7 +326,7 @@ class EncoderConfig(PretrainedConfig):
             if key == "position_size" and self.stream_values == "consecutive":
                 continue  # heads cut the concatenation of both streams
             if value % heads:
-                widths = f"{key}={value}, num_attention_heads={heads}. Nearest: {_multiples(value, heads)}."
+                widths = f"{key}={value}, num_attention_heads={heads}. Nearest: {_nearest_multiples(value, heads)}."
                 yield f"{key} must be a multiple of num_attention_heads: {widths}"
         if d_pos and self.absolute == "none":
             yield f"position_size={d_pos} needs a position table: set absolute to learned."
@@ -341,9 +340,10 @@ class EncoderConfig(PretrainedConfig):
             if not d_pos and (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
                 yield f"{key}={value} needs a position stream: set position_size, or {key}={default}."
         assert self.intermediate_size is not None
-        if (inner := self.intermediate_size) % (step := self.intermediate_step):
-            needed = f"is split over the streams like hidden_size and must be a multiple of {step}"
-            yield f"intermediate_size {needed}: intermediate_size={inner}. Nearest: {_multiples(inner, step)}."
+        if (inner := self.intermediate_size) % (divisor := self.intermediate_divisor):
+            needed = f"is split over the streams like hidden_size and must be a multiple of {divisor}"
+            nearest = _nearest_multiples(inner, divisor)
+            yield f"intermediate_size {needed}: intermediate_size={inner}. Nearest: {nearest}."
 
     @property
     def d_head(self) -> int:
@@ -367,13 +367,13 @@ class EncoderConfig(PretrainedConfig):
         return self.hidden_size - self.position_size
 
     @property
-    def position_width(self) -> int:
+    def position_vector_width(self) -> int:
         """Width of position vectors: the width of the position stream, or hidden_size where there is one stream."""
         return self.position_size or self.hidden_size
 
     @property
-    def intermediate_step(self) -> int:
-        """Number of which intermediate_size is a multiple, so that streams share it as they share hidden_size."""
+    def intermediate_divisor(self) -> int:
+        """Divisor of every valid intermediate_size, so that streams share it as they share hidden_size."""
         return self.hidden_size // math.gcd(self.hidden_size, self.position_size)
 
     @property
@@ -389,7 +389,7 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def reads_position_ids(self) -> bool:
-        """True where the states depend on `position_ids`: a part reads them, not the order of the row or segments."""
+        """True where a part reads `position_ids`; a convolution reads the order of the row, and `bilevel` segments."""
         parts = (self.absolute, self.untied, self.relative, self.pair_terms, self.rotation)
         return not self.bilevel and any(part != "none" for part in parts)
 
@@ -400,21 +400,21 @@ class EncoderConfig(PretrainedConfig):
         return self.max_position_embeddings if numbers_positions else None
 
 
-def last_trained_layer(config: Any, part: str = "all") -> int:
+def last_trained_layer(config: Any, stream: str = "all") -> int:
     """Return the index of the last hidden state in which pretraining trains the given stream.
 
-    Under a semantic head no gradient reaches the last position output (DSTG 3.3): the last position down-projection
-    stays as drawn, except for weight decay. Then the position stream has num_hidden_layers - 1. Everything else has
-    num_hidden_layers, also the position stream of a model without a masked-language head, whose later training is taken
-    to use all columns. For a pretrained encoder that was saved without its head and not trained further,
-    num_hidden_layers is wrong by one.
+    It is num_hidden_layers - 1 for the position stream under a semantic head: no gradient reaches the last position
+    output (DSTG 3.3), and the last position down-projection stays as drawn, except for weight decay. Else it is
+    num_hidden_layers, also for the position stream of a model without a masked-language head, whose later training is
+    assumed to use all columns. For a pretrained encoder that was saved without its head and not trained further, that
+    is wrong by one.
 
     Args:
         config: of any encoder.
-        part: "position" for the position stream, any other word for the whole state.
+        stream: "position" for the position stream, any other word for the whole state.
     """
     last = int(config.num_hidden_layers)
-    if part != "position" or not getattr(config, "position_size", 0) or getattr(config, "mlm_head", "") != "semantic":
+    if stream != "position" or not getattr(config, "position_size", 0) or getattr(config, "mlm_head", "") != "semantic":
         return last
     heads = getattr(config, "architectures", None) or ["EncoderForMaskedLM"]
     return last - 1 if "EncoderForMaskedLM" in heads else last

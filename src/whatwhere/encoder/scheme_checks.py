@@ -7,33 +7,33 @@ from typing import Any
 from .registry import TABLES
 
 TABLES_WITH_A_START = ("learned", "fixed")  # tables that begin as `table_start` says
-# Biases and pair terms of this folder that read a key of distances, and those that read none. A part of the user's own
-# may read any key.
-READERS = {"relative_buckets": {"t5"}, "relative_max_distance": {"t5", "clipped", "product", "shaw"}}
-NO_READERS = set("none alibi kerple_log kerple_power tisa sandwich deberta xl cope fire dape".split())
+# Names of this folder's biases and pair terms that read each key of distances, and names of those that read none. A
+# user's own part may read any key.
+DISTANCE_KEY_READERS = {"relative_buckets": {"t5"}, "relative_max_distance": {"t5", "clipped", "product", "shaw"}}
+NO_DISTANCE_KEY_READERS = set("none alibi kerple_log kerple_power tisa sandwich deberta xl cope fire dape".split())
 
 
 def misfits_of_scheme(config: Any) -> Iterator[str]:
     """Yield a sentence for each reason why the parts of the position scheme do not fit together."""
-    yield from _wrong_rotation(config)
-    yield from _wrong_biases(config)
-    yield from _unread_distances(config)
-    yield from _wrong_table(config)
-    yield from _wrong_segments(config)
-    yield from _wrong_draws(config)
+    yield from _misfits_of_rotation_and_untied(config)
+    yield from _misfits_of_biases(config)
+    yield from _unread_distance_keys(config)
+    yield from _misfits_of_table(config)
+    yield from _misfits_of_segments(config)
+    yield from _misfits_of_draws(config)
     if config.absolute == "low_rank" and config.table_rank is None:
         yield "absolute=low_rank needs table_rank, the rank of the table; got none."
     if config.absolute != "low_rank" and (rank := config.table_rank) is not None:
         yield f"table_rank belongs to absolute=low_rank; got absolute={config.absolute}, table_rank={rank}."
-    smaller = min(config.max_position_embeddings, config.table_width or config.position_width)
-    if config.table_rank is not None and config.table_rank > smaller:
-        yield f"table_rank must be at most {smaller}, the smaller side of the table; got {config.table_rank}."
+    smaller_side = min(config.max_position_embeddings, config.table_width or config.position_vector_width)
+    if config.table_rank is not None and config.table_rank > smaller_side:
+        yield f"table_rank must be at most {smaller_side}, the smaller side of the table; got {config.table_rank}."
     if config.table_width is not None and config.absolute == "none":
         yield f"table_width={config.table_width} needs a position table: set absolute to learned."
 
 
-def _wrong_rotation(config: Any) -> Iterator[str]:
-    """Yield a sentence for each reason why a rotation or untied positions cannot be had."""
+def _misfits_of_rotation_and_untied(config: Any) -> Iterator[str]:
+    """Yield a sentence for each reason why the rotation or untied positions do not fit the other fields."""
     if config.rotation != "none" and config.d_head % 2:
         heads = config.num_attention_heads
         widths = f"hidden_size={config.hidden_size}, num_attention_heads={heads} give {config.d_head}."
@@ -57,16 +57,16 @@ def _wrong_rotation(config: Any) -> Iterator[str]:
         yield f"rotation_factor is above 1 with a rotation_scaling, and 1 without; got {factor} with {scaling}."
 
 
-def _wrong_biases(config: Any) -> Iterator[str]:
-    """Yield a sentence for each reason why biases, pair terms or resets do not fit together."""
+def _misfits_of_biases(config: Any) -> Iterator[str]:
+    """Yield a sentence for each reason why biases, pair terms, resets or the residual do not fit the other fields."""
     relative = config.relative
     parts = {"relative_special": config.relative_special != "none", "relative_shared": config.relative_shared}
     for key, used in parts.items():
         if relative == "none" and used:
             yield f"{key} needs a relative bias: set relative to t5."
     if (terms := config.pair_terms) != "none":
-        others = {"relative": relative, "rotation": config.rotation, "untied": config.untied, "reset": config.reset}
-        for key, value in others.items():
+        excluded = {"relative": relative, "rotation": config.rotation, "untied": config.untied, "reset": config.reset}
+        for key, value in excluded.items():
             if value != "none":
                 yield f"pair_terms={terms} is the whole relative scheme: set {key}=none; got {value}."
         if config.stream_qk == "joint" or (config.absolute != "none" and not config.position_size):
@@ -96,20 +96,23 @@ def _wrong_biases(config: Any) -> Iterator[str]:
         yield f"tisa_kernels needs relative=tisa; got relative={relative}."
 
 
-def _unread_distances(config: Any) -> Iterator[str]:
-    """Yield a sentence for each key of distances that was set and that neither the bias nor the pair terms read."""
+def _unread_distance_keys(config: Any) -> Iterator[str]:
+    """Yield a sentence for each changed key of distances that neither the bias nor the pair terms read."""
     parts = {config.relative, config.pair_terms}
-    unread = {key: NO_READERS.union(*READERS.values()) - readers for key, readers in READERS.items()}
-    for key, names in unread.items():
+    non_readers = {
+        key: NO_DISTANCE_KEY_READERS.union(*DISTANCE_KEY_READERS.values()) - readers
+        for key, readers in DISTANCE_KEY_READERS.items()
+    }
+    for key, names in non_readers.items():
         if parts <= names and (value := getattr(config, key)) != (default := getattr(type(config), key)):
-            readers = ", ".join(sorted(READERS[key]))
+            readers = ", ".join(sorted(DISTANCE_KEY_READERS[key]))
             yield (
                 f"{key}={value} is read by {readers} alone; got relative={config.relative}, "
                 f"pair_terms={config.pair_terms}. Choose one of these, or set {key}={default}."
             )
 
 
-def _wrong_table(config: Any) -> Iterator[str]:
+def _misfits_of_table(config: Any) -> Iterator[str]:
     """Yield a sentence for each reason why a position table cannot start as the fields say."""
     absolute = config.absolute
     if absolute == "mds" and config.table_file is None:
@@ -120,18 +123,18 @@ def _wrong_table(config: Any) -> Iterator[str]:
         yield f"table_start={start} needs a learned or fixed table, and this scheme has none: absolute={absolute}."
     if absolute == "fixed" and config.table_start == "zeros":
         yield "absolute=fixed with table_start=zeros tells no positions apart. Set absolute=none, or another start."
-    if config.table_start == "half-turn" and (config.table_width or config.position_width) < 2:
+    if config.table_start == "half-turn" and (config.table_width or config.position_vector_width) < 2:
         yield "table_start=half-turn fills two columns, and the table has one. Set position_size or table_width."
     if config.table_scale is not None:
-        waves = config.table_start in ("sinusoidal", "smooth", "half-turn")
-        if absolute not in ("sinusoidal", "fourier", "mds") and not waves:
+        starts_as_waves = config.table_start in ("sinusoidal", "smooth", "half-turn")
+        if absolute not in ("sinusoidal", "fourier", "mds") and not starts_as_waves:
             kinds = "absolute=sinusoidal, fourier or mds, or table_start=sinusoidal, smooth or half-turn"
             yield f"table_scale needs {kinds}; got absolute={absolute}, table_start={config.table_start}."
         if not 0 < config.table_scale < math.inf:
             yield f"table_scale must be a positive number; got {config.table_scale}."
 
 
-def _wrong_segments(config: Any) -> Iterator[str]:
+def _misfits_of_segments(config: Any) -> Iterator[str]:
     """Yield a sentence for each reason why segments cannot be read as the fields say."""
     ends = config.segment_end_ids
     if not config.bilevel:
@@ -150,15 +153,15 @@ def _wrong_segments(config: Any) -> Iterator[str]:
             yield f"bilevel has places in segments and their numbers alone: set {key}=none; got {value}."
 
 
-def _wrong_draws(config: Any) -> Iterator[str]:
+def _misfits_of_draws(config: Any) -> Iterator[str]:
     """Yield a sentence for each reason why positions cannot be drawn as the fields say."""
     kind = config.position_draws
     shift = config.draw_shift
     unused = {"none": ("draw_shift", "draw_local_shift", "draw_scale"), "shape": ("draw_local_shift", "draw_scale")}
     for key in unused.get(kind, ()):
         if (value := getattr(config, key)) != (default := getattr(type(config), key)):
-            other = f"set position_draws=cape, or {key}={default:g}"
-            yield f"{key}={value:g} has no use with position_draws={kind}: {other}."
+            hint = f"set position_draws=cape, or {key}={default:g}"
+            yield f"{key}={value:g} has no use with position_draws={kind}: {hint}."
     if kind == "none":
         return
     parts = {key: getattr(config, key) for key in ("relative", "pair_terms", "rotation", "untied")}

@@ -347,20 +347,20 @@ class PositionTable(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        width = config.table_width or config.position_width
+        width = config.table_width or config.position_vector_width
         self.name = config.absolute
         self.shape = (config.max_position_embeddings, width)
         self.table = TABLES[config.absolute](config, *self.shape)
-        needs_map = config.table_width is not None and config.table_width != config.position_width
-        self.map = WidthMap(width, config.position_width) if needs_map else None
+        needs_map = config.table_width is not None and config.table_width != config.position_vector_width
+        self.map = WidthMap(width, config.position_vector_width) if needs_map else None
 
     def at(self, positions: Tensor) -> Tensor:
-        """Return the vectors (b, n, position_width) of real positions (b, n), of a table by a formula."""
+        """Return the vectors (b, n, position_vector_width) of real positions (b, n), of a table by a formula."""
         vectors = self.table.at(positions)  # type: ignore[operator]
         return vectors if self.map is None else self.map(vectors)
 
     def forward(self) -> Tensor:
-        """Return the table that the model uses: (max_position_embeddings, position_width).
+        """Return the table that the model uses: (max_position_embeddings, position_vector_width).
 
         Raises:
             ValueError: a registered table gives another shape.

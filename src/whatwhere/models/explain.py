@@ -162,7 +162,7 @@ def matched_width(config: EncoderConfig, what: str, target: float, length: int, 
     Raises:
         ValueError: even without a feed-forward the model costs more.
     """
-    step = config.intermediate_step
+    step = config.intermediate_divisor
 
     def cost(width: int) -> float:
         other = copy.deepcopy(config)

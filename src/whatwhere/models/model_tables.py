@@ -114,7 +114,7 @@ def check_table_files(config: EncoderConfig) -> None:
         ValueError: a file is missing, is no table, or does not fit.
     """
     start = None if config.table_start in TABLE_STARTS else config.table_start
-    width = config.table_width or config.position_width
+    width = config.table_width or config.position_vector_width
     for source in (config.table_file, start):
         if source is not None:
             read_starting_table(source, config.max_position_embeddings, width)
