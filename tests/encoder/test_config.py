@@ -361,8 +361,8 @@ def test_a_custom_bias_works_wherever_biases_do(base, shared, names):
 
 def test_a_rotation_of_ones_own_replaces_rope(names):
     @names.register_rotation("slow")
-    def slow(position_ids, d_head, config, dtype):
-        return position_ids[:, :, None].to(dtype) * torch.linspace(0.0, 0.1, d_head // 2, dtype=dtype)
+    def slow(position_ids, width, config, dtype):
+        return position_ids[:, :, None].to(dtype) * torch.linspace(0.0, 0.1, width // 2, dtype=dtype)
 
     model, rope = build("nope", rotation="slow"), build("rope")
     rope.load_state_dict(model.state_dict())

@@ -9,30 +9,30 @@ from .config import EncoderConfig
 from .distance_biases import DistanceBias  # noqa: F401  (as above)
 from .registry import PRESETS, SOURCES, register_preset, suggest_name
 
-# `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream: hidden_size = model +
-# position_stream (concatenated; DSTG 3.3: 768 = 720 + 48; baselines 720). In BERT's block `model` is the whole (TUPE:
-# 768). `longest`: positions.
+# Widths by block. With one stream hidden_size is `model`. With two it is model + position_stream in NeoBERT's block
+# (DSTG 3.3: 768 = 720 + 48, baselines 720), and still `model` in BERT's, of which position_stream is a part.
+# `positions`: max_position_embeddings.
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "neobert": {"layers": 4, "heads": 4, "model": 120, "position_stream": 8, "tied": True},
         "bert": {"layers": 4, "heads": 4, "model": 128, "position_stream": 8, "tied": True},
-        "longest": 128,
+        "positions": 128,
     },
     "small": {
         "neobert": {"layers": 6, "heads": 4, "model": 240, "position_stream": 16, "tied": True},
         "bert": {"layers": 6, "heads": 4, "model": 256, "position_stream": 16, "tied": True},
-        "longest": 256,
+        "positions": 256,
     },
     "paper": {
         "neobert": {"layers": 6, "heads": 6, "model": 720, "position_stream": 48, "tied": False},
         "bert": {"layers": 12, "heads": 12, "model": 768, "position_stream": 48, "tied": True},
-        "longest": 512,
+        "positions": 512,
     },
 }
 
-# Residual of each block, equal for all its presets, so that a study compares position schemes alone. NeoBERT's adds to
-# the normalised stream, level with the other in mean loss (of dstg, rope and rp: docs/method.md); BERT's normalises the
-# sum. The default of `EncoderConfig` is "stream", with which saved configurations without the key were trained.
+# `residual` of each block, equal for all its presets, so that a study compares position schemes alone. In NeoBERT's
+# block both choices are level in mean loss over dstg, rope and rp (docs/method.md). `EncoderConfig` has the default
+# "stream", because saved configurations without the key were trained with it.
 RESIDUALS = {"neobert": "normalized", "bert": "stream"}
 
 # `streams=2` stands for the widths of the size; `d_pos="head"` gives the position stream the width of a head (SPLIT).
@@ -104,7 +104,7 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         )
     values = {**PRESETS[name], **fields}
     block = values.get("block", EncoderConfig.block)
-    if not isinstance(block, str) or block not in RESIDUALS:  # SIZES[size] holds "longest", too
+    if not isinstance(block, str) or block not in RESIDUALS:  # SIZES[size] holds "positions", too
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
     has_two_streams = values.pop("streams", 1) == 2
@@ -114,15 +114,15 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         "hidden_size": widths["model"] + (widths["position_stream"] if has_two_streams and block == "neobert" else 0),
         "num_hidden_layers": widths["layers"],
         "num_attention_heads": widths["heads"],
-        "max_position_embeddings": SIZES[size]["longest"],
+        "max_position_embeddings": SIZES[size]["positions"],
         "tie_word_embeddings": widths["tied"],
         "residual": RESIDUALS[block],
         **values,
     }
-    with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
+    with suppress(TypeError, ZeroDivisionError):  # from values that EncoderConfig refuses below
         if has_two_streams:
-            head = settings["hidden_size"] // settings["num_attention_heads"]
-            settings.setdefault("position_size", head if d_pos == "head" else d_pos)
+            head_width = settings["hidden_size"] // settings["num_attention_heads"]
+            settings.setdefault("position_size", head_width if d_pos == "head" else d_pos)
     return EncoderConfig(**settings)
 
 

@@ -1,5 +1,5 @@
-"""Registry of position schemes by name: tables, biases, rotations, terms of words and distances, and presets, the
-published ones and your own.
+"""Registry of position schemes by name: tables, biases, rotations, pair terms and presets, the published ones and
+your own.
 
 A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers its parts.
 """
@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-Rotation = Callable[..., Tensor]  # (position_ids (b, n), d_head, config, dtype) -> angles (b, n, d_head / 2)
+Rotation = Callable[..., Tensor]  # (position_ids (b, n), width, config, dtype) -> angles (b, n, width / 2)
 
 TABLES: dict[str, type[nn.Module]] = {}
 BIASES: dict[str, type[nn.Module]] = {}
 ROTATIONS: dict[str, Rotation] = {}
-PAIR_TERMS: dict[str, type[Any]] = {}  # of `encoder.pair_terms.PairTerms`
+PAIR_TERMS: dict[str, type[Any]] = {}  # subclasses of `encoder.pair_terms.PairTerms`
 PRESETS: dict[str, dict[str, Any]] = {}
-SOURCES: dict[str, str] = {}  # where a preset is published
-# Parts by the field of a configuration that names one.
+SOURCES: dict[str, str] = {}  # where each preset is published
+# Registries of parts, by the field of a configuration that names the part.
 PARTS: dict[str, dict[str, Any]] = {
     "absolute": TABLES,
     "relative": BIASES,
@@ -32,8 +32,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "pair_terms": PAIR_TERMS,
 }
 
-_folder_readers: list[Callable[[Path], Tensor]] = []  # of position tables in models' folders: none or one
-# Files that load_scheme ran: their text, and the parts that they registered, by the field that names one.
+_folder_readers: list[Callable[[Path], Tensor]] = []  # none, or one that reads position tables of models' folders
+# Text of each file that load_scheme ran, and the parts that it registered as (field of a configuration, name).
 _loaded: dict[Path, tuple[str, set[tuple[str, str]]]] = {}
 
 _Part = TypeVar("_Part", bound=Callable[..., Any])
@@ -90,9 +90,9 @@ def register_bias(name: str) -> Callable[[_Part], _Part]:
 def register_rotation(name: str) -> Callable[[_Part], _Part]:
     """Register a rotation by a decorator.
 
-    The function `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head / 2) in radians.
+    The function `f(position_ids (b, n), width, config, dtype)` gives angles (b, n, width / 2) in radians.
 
-    Configurations take it as `rotation=name`. With a `rotation_share` below 1, d_head is the width that turns.
+    Configurations take it as `rotation=name`. width: columns of a head that turn (`rotated_width`).
 
     Raises:
         ValueError: the name is taken.
@@ -143,7 +143,7 @@ def table_of_folder(folder: Path) -> Tensor:
     """Read the position table of a model's folder: (rows, width) in float64.
 
     Raises:
-        ValueError: no reader of folders is registered; or as that reader.
+        ValueError: no reader of folders is registered, or what the reader raises.
     """
     if not _folder_readers:
         raise ValueError(
@@ -156,8 +156,8 @@ def load_scheme(path: str | Path) -> Path:
     """Run a file that registers a scheme of your own; a second call with the same file changes nothing.
 
     Raises:
-        ValueError: no such file, no Python, one that fails, registers nothing or a name that is taken, or one that has
-            changed since it was loaded.
+        ValueError: the file is missing, is no Python, fails, registers nothing or a name that is taken, or has changed
+            since it was loaded.
     """
     path = Path(path).resolve()
     if path.suffix != ".py" or not path.is_file():
@@ -169,16 +169,16 @@ def load_scheme(path: str | Path) -> Path:
         return path
     registries: list[dict[str, Any]] = [*PARTS.values(), PRESETS, SOURCES]
     snapshots = [dict(names) for names in registries]
-    before = {field: set(names) for field, names in PARTS.items()}
+    names_before = {field: set(names) for field, names in PARTS.items()}
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
-    place = hashlib.sha256(bytes(path)).hexdigest()[:8]
-    spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}_{place}", path)
+    path_hash = hashlib.sha256(bytes(path)).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}_{path_hash}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses, pickle and torch.compile look its classes up
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:  # also of a file that ends the program
+    except BaseException as error:  # also SystemExit, with which a file may end the program
         del sys.modules[spec.name]
         for names, old in zip(registries, snapshots, strict=True):
             names.clear()  # nothing half-registered stays
@@ -190,7 +190,7 @@ def load_scheme(path: str | Path) -> Path:
     if registries == snapshots:
         del sys.modules[spec.name]
         raise ValueError(f"The scheme {path} registers nothing: no part, no preset. See examples/kerple.py for one.")
-    added = {(field, name) for field, names in PARTS.items() for name in names.keys() - before[field]}
+    added = {(field, name) for field, names in PARTS.items() for name in names.keys() - names_before[field]}
     _loaded[path] = (text, added)
     return path
 
@@ -209,12 +209,12 @@ def forget_schemes_afterwards() -> Iterator[None]:
 
 
 def is_loaded(text: str) -> bool:
-    """Return whether `load_scheme` ran a file of this text, wherever it stood."""
-    return any(text == loaded for loaded, _ in _loaded.values())
+    """Return whether `load_scheme` ran a file of this text, in any folder."""
+    return any(text == loaded_text for loaded_text, _ in _loaded.values())
 
 
 def failing_line(error: BaseException) -> str:
-    """Return the last line of a loaded scheme that an error came through, as "FILE, line N"; empty where none."""
+    """Return the last line of a loaded scheme in an error's traceback, as "FILE, line N", or "" if there is none."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) in _loaded]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 

@@ -10,42 +10,38 @@ from .registry import ROTATIONS, register_rotation
 
 
 @register_rotation("rope")
-def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Return RoFormer's angles of positions in radians: (b, n, d_head / 2).
-
-    They are position · theta^(-2k/d_head), for position_ids (b, n).
-    """
-    return position_ids[:, :, None].to(dtype) * rope_frequencies(d_head, config, dtype, position_ids.device)
+def rope(position_ids: Tensor, width: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """Return RoFormer's angles in radians, position · theta^(-2k/width): (b, n, width / 2), of position_ids (b, n)."""
+    return position_ids[:, :, None].to(dtype) * rope_frequencies(width, config, dtype, position_ids.device)
 
 
-def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the frequency of each pair of columns, in radians per position: (d_head / 2,).
+def rope_frequencies(width: int, config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the frequency of each of the width / 2 pairs of columns, in radians per position: (width / 2,).
 
-    They are for texts `rotation_factor` = s times as long as trained.
-
-    "linear": all slower by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), so that the
-    slowest pair is slower by s and the fastest unchanged. "yarn": slower by s where a pair makes less than one turn
-    over the trained length, unchanged above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in
-    their code; their eq. 18-20 have it over the turns).
+    `rotation_scaling` fits them to texts `rotation_factor` = s times as long as in the training. "linear": all slower
+    by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), d the width, so that the slowest pair
+    is slower by s and the fastest unchanged. "yarn": slower by s where a pair makes less than one turn over
+    the trained length, unchanged above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in their
+    code; in their eq. 18-20 the ramp is over the turns).
     """
     s = config.rotation_factor
     theta = config.rope_theta
     if config.rotation_scaling == "ntk":
-        theta = theta * s ** (d_head / (d_head - 2))
-    frequency = theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=device) / d_head)
+        theta = theta * s ** (width / (width - 2))
+    frequency = theta ** (-torch.arange(0, width, 2, dtype=dtype, device=device) / width)
     if config.rotation_scaling == "linear":
         return frequency / s
     if config.rotation_scaling != "yarn":
         return frequency
     trained_length = config.max_position_embeddings / s
     pair_of_32_turns, pair_of_one_turn = (
-        d_head * math.log(trained_length / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1)
+        width * math.log(trained_length / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1)
     )
     low = max(math.floor(pair_of_32_turns), 0)
-    high = min(math.ceil(pair_of_one_turn), d_head - 1)
-    pair = torch.arange(d_head // 2, dtype=dtype, device=device)
-    slow = ((pair - low) / max(high - low, 0.001)).clamp(0, 1)
-    return frequency * (1 - slow) + frequency / s * slow
+    high = min(math.ceil(pair_of_one_turn), width - 1)
+    pair = torch.arange(width // 2, dtype=dtype, device=device)
+    slowed_share = ((pair - low) / max(high - low, 0.001)).clamp(0, 1)
+    return frequency * (1 - slowed_share) + frequency / s * slowed_share
 
 
 def compute_cos_sin(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -62,7 +58,7 @@ def compute_cos_sin(position_ids: Tensor, config: EncoderConfig, dtype: torch.dt
     angle = ROTATIONS[config.rotation](position_ids, width, config, dtype)
     if angle.shape != (expected_shape := (*position_ids.shape, width // 2)):
         raise ValueError(
-            f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}. Return (b, n, d_head / 2) = "
+            f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}. Return (b, n, width / 2) = "
             f"{expected_shape}."
         )
     angle = torch.cat([angle, angle], dim=-1)[:, None]
@@ -71,9 +67,9 @@ def compute_cos_sin(position_ids: Tensor, config: EncoderConfig, dtype: torch.dt
 
 
 @register_rotation("xpos")
-def xpos(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Return RoPE's angles, in its shape, which xPos has, too (Sun et al. 2023); `apply_decay` adds the decay."""
-    return rope(position_ids, d_head, config, dtype)
+def xpos(position_ids: Tensor, width: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """Return RoPE's angles (b, n, width / 2), which xPos has, too (Sun et al. 2023); `apply_decay` adds the decay."""
+    return rope(position_ids, width, config, dtype)
 
 
 def apply_decay(
@@ -85,8 +81,8 @@ def apply_decay(
     positions (Sun et al. 2023, algorithm 1): a query at position i has the factor ζ_k^(i/s), a key at j ζ_k^(-j/s).
     """
     cos, sin = cos_sin
-    count = cos.shape[-1] // 2
-    zeta = (torch.arange(count, dtype=cos.dtype, device=cos.device) / count + 0.4) / 1.4
+    pairs = cos.shape[-1] // 2
+    zeta = (torch.arange(pairs, dtype=cos.dtype, device=cos.device) / pairs + 0.4) / 1.4
     positions = position_ids.to(cos.dtype)
     # Counted from the middle of a row: no quotient changes, and the factors of a long row stay near 1.
     middle = (positions.amin(-1, keepdim=True) + positions.amax(-1, keepdim=True)) / 2

@@ -331,7 +331,7 @@ def _blamed(error: Exception, files: Mapping[Path, str], preset: str) -> str:
     problem = f"{type(error).__name__}: {one_line(error).removesuffix('.')}"
     return (
         f"A step of {preset} fails in the scheme {where}: {problem}. A table's forward() gives (rows, width), a bias's "
-        "forward(distance) (..., heads), a rotation (b, n, d_head / 2)."
+        "forward(distance) (..., heads), a rotation (b, n, width / 2)."
     )
 
 
