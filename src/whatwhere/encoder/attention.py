@@ -94,7 +94,7 @@ class AttentionInputs:
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
     distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
     biases: biases that all layers share, computed once.
-    bias_sum: their sum, or None.
+    bias_sum: their sum, or None if there are none.
     with_dropout: False leaves dropout out, whatever mode the model is in.
     """
 
@@ -145,7 +145,7 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
-# Queries, keys (b, h, n, d) and mask of `ProductForKeysAhead`, its named parts joined.
+# Queries and keys (b, h, n, d) of a `ProductForKeysAhead`, their named parts concatenated, and its mask.
 JoinedAhead = tuple[Tensor, Tensor, Tensor]
 
 
@@ -159,20 +159,20 @@ def attend_by_sdpa(
     dropout: float,
     ahead: JoinedAhead | None = None,
 ) -> Tensor:
-    """Compute the outputs by torch's scaled_dot_product_attention.
+    """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `attend_in_tiles` where it is faster.
 
-    On a CPU `attend_in_tiles` computes them where it is faster.
-
-    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. torch's kernel has
-    one product: where it would be used and keys ahead have another one, all scores are computed, (b, h, n, n).
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. The kernel has one
+    product of queries and keys: with another one for keys ahead, elsewhere than on a CPU, all scores (b, h, n, n) are
+    computed.
     """
-    slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
-    if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
+    is_slow_in_torch = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
+    if q.device.type == "cpu" and is_slow_in_torch and not torch.compiler.is_compiling():
         if bias is None:
             return attend_in_tiles(q, k, values, None, None, None, allowed, scale, dropout, ahead)
         return attend_in_tiles(q, k, values, bias.base, bias.special_values, bias.kinds, allowed, scale, dropout, ahead)
     if ahead is not None:
-        product = Product({"": q}, {"": k}, ProductForKeysAhead({"": ahead[0]}, {"": ahead[1]}, ahead[2]))
+        ahead_q, ahead_k, is_ahead = ahead
+        product = Product({"": q}, {"": k}, ProductForKeysAhead({"": ahead_q}, {"": ahead_k}, is_ahead))
         terms = term_scores([product], [] if bias is None else [bias], scale)
         return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
@@ -205,19 +205,20 @@ def attend_by_flex(
 ) -> Tensor:
     """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel.
 
-    A bias of the distance alone needs no (h, n, n) map. Where keys that are ahead have another product, it runs once
-    over each kind of pairs, and the two outputs are weighed by their sums of exponentials.
+    A bias of the distance alone needs no (h, n, n) map. Where keys ahead have another product, the kernel runs once
+    over pairs with keys ahead and once over all others, and their sums of exponentials weigh the two outputs.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
     """
     if ahead is not None:
-        is_ahead = ahead[2].expand(q.shape[0], -1, -1, -1)
+        ahead_q, ahead_k, is_ahead = ahead
+        is_ahead = is_ahead.expand(q.shape[0], -1, -1, -1)
         masks = (~is_ahead, is_ahead) if allowed is None else (allowed & ~is_ahead, allowed & is_ahead)
         request = AuxRequest(lse=True)
         other_outputs, other_sums = _flex(q, k, values, bias, masks[0], scale, request)
-        ahead_outputs, ahead_sums = _flex(ahead[0], ahead[1], values, bias, masks[1], scale, request)
-        share = torch.sigmoid(other_sums.lse - ahead_sums.lse)[..., None].to(values.dtype)
-        return share * other_outputs + (1 - share) * ahead_outputs
+        ahead_outputs, ahead_sums = _flex(ahead_q, ahead_k, values, bias, masks[1], scale, request)
+        other_share = torch.sigmoid(other_sums.lse - ahead_sums.lse)[..., None].to(values.dtype)
+        return other_share * other_outputs + (1 - other_share) * ahead_outputs
     return _flex(q, k, values, bias, allowed, scale, None)  # type: ignore[no-any-return]
 
 
@@ -302,16 +303,16 @@ def attend_fused(
     q = _concatenate([p.q for p in products], b)
     k = _concatenate([p.k for p in products], b)
     ahead = None
-    if (parts := products[0].ahead) is not None:  # with a rotation there is one product alone
-        ahead = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.is_ahead
+    if (product_ahead := products[0].ahead) is not None:  # xPos: there is one product alone
+        ahead = _concatenate([product_ahead.q], b), _concatenate([product_ahead.k], b), product_ahead.is_ahead
     return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, ahead)
 
 
 class StackedLinear(nn.Linear):
     """Several linear maps of one input in one product; `output_sizes` gives the number of outputs of each.
 
-    It returns the outputs side by side, as every `nn.Linear`, and its caller splits them: whatever adapts, quantises or
-    replaces a linear layer works on it, and need not know of `output_sizes`.
+    It returns the outputs side by side, and its caller splits them: libraries that adapt, quantise or replace an
+    `nn.Linear` work on it without knowing `output_sizes`.
     """
 
     def __init__(self, width: int, output_sizes: tuple[int, ...], bias: bool) -> None:
@@ -319,7 +320,7 @@ class StackedLinear(nn.Linear):
         self.output_sizes = output_sizes
 
 
-def stream_terms(config: EncoderConfig) -> tuple[str, ...]:
+def stream_term_names(config: EncoderConfig) -> tuple[str, ...]:
     """Return the name of each stream's own term of the scores, position stream first."""
     if len(config.stream_sizes) == 2:
         return ("absolute", "semantic")
@@ -341,21 +342,21 @@ class Attention(nn.Module):
         self.d_head = config.d_head
         self.scale = config.score_scale
         self.dropout = config.dropout
-        self.sizes = config.stream_sizes
-        self.joint = config.stream_qk == "joint"
+        self.stream_sizes = config.stream_sizes
+        self.joins_queries_and_keys = config.stream_qk == "joint"
         self.heads_cut_across_streams = config.stream_values == "consecutive"
         self.absolute_skips_special = config.absolute_skips_special
         qk = self.heads * self.d_head
-        biased = config.block == "bert"
-        self.output_sizes = [(qk, qk, d) for d in self.sizes]
-        widths = zip(self.sizes, self.output_sizes, strict=True)
-        self.qkv = nn.ModuleList(StackedLinear(d, output_sizes, biased) for d, output_sizes in widths)
-        self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
+        has_linear_bias = config.block == "bert"
+        self.output_sizes = [(qk, qk, d) for d in self.stream_sizes]
+        widths = zip(self.stream_sizes, self.output_sizes, strict=True)
+        self.qkv = nn.ModuleList(StackedLinear(d, output_sizes, has_linear_bias) for d, output_sizes in widths)
+        self.out = nn.ModuleList(nn.Linear(d, d, bias=has_linear_bias) for d in self.stream_sizes)
         self.relative = RelativeTerm(config) if config.relative != "none" and not config.relative_shared else None
         self.pair_terms = None
         if config.pair_terms != "none":
             self.pair_terms = PAIR_TERMS[config.pair_terms](config)
-        self.term_of_stream = stream_terms(config)
+        self.stream_term_names = stream_term_names(config)
 
     def compute_terms_and_values(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs
@@ -378,8 +379,8 @@ class Attention(nn.Module):
             if product.ahead is not None:
                 product.ahead.q["absolute"], product.ahead.k["absolute"] = inputs.position_query_key
         products = [product]
-        # A product for each stream, where no table of positions and no second rotation joins a stream's own.
-        if not (self.joint or product.ahead is not None or inputs.position_query_key is not None):
+        # Each stream has its own product, unless positions join the words' or keys ahead have another one.
+        if not (self.joins_queries_and_keys or product.ahead is not None or inputs.position_query_key is not None):
             products = [Product({name: product.q[name]}, {name: product.k[name]}) for name in product.q]
         return products, self._collect_biases(inputs, pair_terms), self._split_into_heads(values)
 
@@ -390,7 +391,7 @@ class Attention(nn.Module):
         ahead_queries = {}
         ahead_keys = {}
         values = []
-        parts = zip(self.term_of_stream, streams, self.qkv, self.output_sizes, strict=True)
+        parts = zip(self.stream_term_names, streams, self.qkv, self.output_sizes, strict=True)
         for name, x, project, output_sizes in parts:
             q, k, v = project(x).split_with_sizes(output_sizes, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
@@ -423,12 +424,12 @@ class Attention(nn.Module):
             return torch.cat(values, dim=-1).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
 
-    def _join_heads(self, mixed: Tensor) -> tuple[Tensor, ...]:
+    def _join_heads(self, head_outputs: Tensor) -> tuple[Tensor, ...]:
         """Join outputs of the heads (b, h, n, hidden_size / h) into streams (b, n, d_stream): the inverse of
         `_split_into_heads`."""
         if self.heads_cut_across_streams:
-            return mixed.transpose(1, 2).flatten(2).split_with_sizes(list(self.sizes), dim=-1)
-        parts = mixed.split_with_sizes([d // self.heads for d in self.sizes], dim=-1)
+            return head_outputs.transpose(1, 2).flatten(2).split_with_sizes(list(self.stream_sizes), dim=-1)
+        parts = head_outputs.split_with_sizes([d // self.heads for d in self.stream_sizes], dim=-1)
         return tuple(part.transpose(1, 2).flatten(2) for part in parts)
 
     def forward(
@@ -436,7 +437,7 @@ class Attention(nn.Module):
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) or None.
 
-        There are weights if the backend is eager or the terms were changed.
+        There are weights if the backend is eager or an inspector changed the terms.
         """
         products, biases, values = self.compute_terms_and_values(streams, inputs)
         dropout = self.dropout if self.training and inputs.with_dropout else 0.0
@@ -451,9 +452,9 @@ class Attention(nn.Module):
             terms = inspector(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:
             terms = term_scores(products, biases, self.scale) if terms is None else terms
-            mixed, attn = attend_eagerly(terms, values, inputs.allowed, dropout)
+            head_outputs, attn = attend_eagerly(terms, values, inputs.allowed, dropout)
         else:
-            shared = [] if inputs.bias_sum is None else [inputs.bias_sum]
+            shared = [] if inputs.bias_sum is None else [inputs.bias_sum]  # the sum of the first ones of `biases`
             biases = [*shared, *biases[len(inputs.biases) :]]
-            mixed = attend_fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
-        return tuple(out(part) for out, part in zip(self.out, self._join_heads(mixed), strict=True)), attn
+            head_outputs = attend_fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
+        return tuple(out(part) for out, part in zip(self.out, self._join_heads(head_outputs), strict=True)), attn

@@ -31,10 +31,7 @@ class RMSNorm(nn.Module):
 
 
 class StreamNorm(nn.Module):
-    """Separate norm of each stream, so that no stream depends on the other (DSTG 3.1).
-
-    It is RMSNorm or LayerNorm as the block has it.
-    """
+    """Separate norm of each stream, RMSNorm or in BERT's block LayerNorm: no stream depends on another (DSTG 3.1)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -49,28 +46,28 @@ class StreamNorm(nn.Module):
 class FeedForward(nn.Module):
     """Feed-forward layer: W_down(swish(W_gate x) · W_up x) in NeoBERT's block, W_down gelu(W_up x) in BERT's.
 
-    Each stream has its own W_down. "shared": gate and up see all streams (DSTG eq. 3); "separate": their own (SPLIT).
+    Each stream has its own W_down. W_gate and W_up read all streams with stream_feed_forward=shared (DSTG eq. 3), and
+    with "separate" each stream has its own (SPLIT).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         assert config.intermediate_size is not None
-        self.gated = config.block == "neobert"
-        biased = config.block == "bert"
-        self.separate = config.stream_feed_forward == "separate"
-        self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
-        widths = list(zip(config.stream_sizes, self.inner, strict=True))
-        inputs = widths if self.separate else [(config.hidden_size, config.intermediate_size)]
-        self.output_sizes = [(inner,) * (1 + self.gated) for _, inner in inputs]
-        widths_in = [d for d, _ in inputs]
-        widths_up = zip(widths_in, self.output_sizes, strict=True)
-        self.up = nn.ModuleList(StackedLinear(d, output_sizes, biased) for d, output_sizes in widths_up)
-        self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in widths)
+        self.is_gated = config.block == "neobert"
+        has_linear_bias = config.block == "bert"
+        self.is_separate = config.stream_feed_forward == "separate"
+        self.inner_widths = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
+        widths = list(zip(config.stream_sizes, self.inner_widths, strict=True))
+        up_widths = widths if self.is_separate else [(config.hidden_size, config.intermediate_size)]
+        self.output_sizes = [(inner,) * (1 + self.is_gated) for _, inner in up_widths]
+        up_sizes = zip([d for d, _ in up_widths], self.output_sizes, strict=True)
+        self.up = nn.ModuleList(StackedLinear(d, output_sizes, has_linear_bias) for d, output_sizes in up_sizes)
+        self.down = nn.ModuleList(nn.Linear(inner, d, bias=has_linear_bias) for d, inner in widths)
 
-    def _inner(self, x: Tensor, number: int) -> Tensor:
-        """Return the activations (b, n, inner) of the layer `number` of `up`."""
+    def _activate(self, x: Tensor, number: int) -> Tensor:
+        """Compute the activations (b, n, inner width) of layer `number` of `up`."""
         x = self.up[number](x)
-        if not self.gated:
+        if not self.is_gated:
             return F.gelu(x)
         gate, up = x.split_with_sizes(self.output_sizes[number], dim=-1)
         gate = F.silu(gate)
@@ -79,11 +76,11 @@ class FeedForward(nn.Module):
 
     def forward(self, streams: Streams) -> Streams:
         """Compute the update (b, n, d_stream) of each stream."""
-        if self.separate:
-            inner: Streams = tuple(self._inner(x, number) for number, x in enumerate(streams))
+        if self.is_separate:
+            activations: Streams = tuple(self._activate(x, number) for number, x in enumerate(streams))
         else:
-            inner = self._inner(torch.cat(streams, dim=-1), 0).split_with_sizes(self.inner, dim=-1)
-        return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
+            activations = self._activate(torch.cat(streams, dim=-1), 0).split_with_sizes(self.inner_widths, dim=-1)
+        return tuple(down(x) for down, x in zip(self.down, activations, strict=True))
 
 
 class _Block(GradientCheckpointingLayer):
@@ -101,7 +98,7 @@ class _Block(GradientCheckpointingLayer):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def _add(self, base: Streams, update: Streams, with_dropout: bool) -> Streams:
+    def _add_update(self, base: Streams, update: Streams, with_dropout: bool) -> Streams:
         if self.training and with_dropout:
             update = tuple(self.dropout(y) for y in update)
         return tuple(x + y for x, y in zip(base, update, strict=True))
@@ -124,10 +121,10 @@ class NeoBertBlock(_Block):
         """
         normed = self.attention_norm(streams)
         update, attn = self.attention(normed, inputs, backend)
-        streams = self._add(normed if self.normalized_residual else streams, update, inputs.with_dropout)
+        streams = self._add_update(normed if self.normalized_residual else streams, update, inputs.with_dropout)
         normed = self.feed_forward_norm(streams)
         base = normed if self.normalized_residual else streams
-        return self._add(base, self.feed_forward(normed), inputs.with_dropout), attn
+        return self._add_update(base, self.feed_forward(normed), inputs.with_dropout), attn
 
 
 class BertBlock(_Block):
@@ -146,8 +143,8 @@ class BertBlock(_Block):
         Weights are (b, h, n, n), where the backend has them.
         """
         update, attn = self.attention(streams, inputs, backend)
-        streams = self.attention_norm(self._add(streams, update, inputs.with_dropout))
-        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams), inputs.with_dropout)), attn
+        streams = self.attention_norm(self._add_update(streams, update, inputs.with_dropout))
+        return self.feed_forward_norm(self._add_update(streams, self.feed_forward(streams), inputs.with_dropout)), attn
 
 
 BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}

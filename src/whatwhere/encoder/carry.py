@@ -31,7 +31,7 @@ AUTO_CLASSES = {
 _HERE = Path(__file__).parent
 
 
-def _public_names() -> dict[str, str]:
+def _modules_of_public_names() -> dict[str, str]:
     """Return the module of this folder from which `__init__.py` imports each public name."""
     tree = ast.parse((_HERE / "__init__.py").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module]
@@ -48,16 +48,16 @@ def _imports_whatwhere(node: ast.AST) -> bool:
 
 def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
     """Return the relative import lines that do the same as an import from whatwhere."""
-    public = _public_names()
+    public_modules = _modules_of_public_names()
     module = str(node.module) if isinstance(node, ast.ImportFrom) else ""
-    if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public for alias in node.names):
-        return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
+    if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public_modules for alias in node.names):
+        return [f"from .{public_modules[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
     if module.startswith("whatwhere.encoder."):
         names = ", ".join(map(ast.unparse, node.names))
         return [f"from .{module.removeprefix('whatwhere.encoder.')} import {names}"]
     raise ValueError(
         f"Line {node.lineno}, `{ast.unparse(node)}`, imports what a saved model does not carry. Write `from "
-        f"whatwhere.encoder import NAME`, or import from its modules. Names: {', '.join(sorted(public))}."
+        f"whatwhere.encoder import NAME`, or import from its modules. Names: {', '.join(sorted(public_modules))}."
     )
 
 
@@ -118,7 +118,7 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
         schemes: texts of the files that registered the model's parts.
 
     Raises:
-        ValueError: a scheme imports more of whatwhere than its encoder.
+        ValueError: a scheme imports more of whatwhere than `whatwhere.encoder`.
     """
     files = _carried_files(schemes)
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -126,22 +126,22 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
         (Path(folder) / name).write_text(text, encoding="utf-8")
 
 
-def _first_key(folder: Path, prefixes: tuple[str, ...]) -> str | None:
-    """Return the first weight in the folder's files whose name has one of the prefixes, or None."""
+def _first_weight(folder: Path, prefixes: tuple[str, ...]) -> str | None:
+    """Return the name of the first weight in the folder's files that begins with one of the prefixes, or None."""
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, "pt") as weights:
                 if keys := sorted(key for key in weights.keys() if key.startswith(prefixes)):
                     return str(keys[0])
         except SafetensorError:
-            continue  # damaged: transformers says so
+            continue  # transformers refuses the damaged file when it opens it
     return None
 
 
 class CarriedModel(PreTrainedModel):
     """Model that is saved with its code, and read from safetensors only."""
 
-    former_keys: ClassVar[tuple[str, ...]] = ()  # prefixes of names that weights of this head had once
+    former_prefixes: ClassVar[tuple[str, ...]] = ()  # of names that this head's weights had in earlier versions
 
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any
@@ -172,8 +172,8 @@ class CarriedModel(PreTrainedModel):
         """Open a saved model as transformers does, but never read a pickle.
 
         Raises:
-            ValueError: the folder has no safetensors file, or a head whose weights have their former names, which
-                would be drawn anew.
+            ValueError: the folder has no safetensors file, or a head's weights under former names, which transformers
+                would not load but draw anew.
         """
         folder = Path(str(pretrained_model_name_or_path)) / kwargs.get("subfolder", "")
         pickled = kwargs.get("use_safetensors") is False or folder.suffix in (".bin", ".pt", ".pth", ".ckpt")
@@ -182,7 +182,7 @@ class CarriedModel(PreTrainedModel):
                 f"{folder} has no model.safetensors, and a pickle (pytorch_model.bin) is never read. "
                 "Save it with safetensors in the program that made it."
             )
-        if cls.former_keys and (key := _first_key(folder, cls.former_keys)):
+        if cls.former_prefixes and (key := _first_weight(folder, cls.former_prefixes)):
             raise ValueError(
                 f"The head in {folder} has weights of former names ({key}). Train it again from the pretrained model."
             )

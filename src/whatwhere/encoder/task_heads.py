@@ -37,8 +37,8 @@ class EncoderWithHead(EncoderPreTrainedModel):
     """Base class of a head: a model with an encoder below it.
 
     Every head takes `num_items_in_batch`, the number of labels in a whole batch of which its inputs are a part, as
-    `transformers.Trainer` gives it: the loss is then a sum divided by this number, so that micro-batches add up to
-    the loss of the whole batch, however many labels each has.
+    `transformers.Trainer` gives it: the loss is then a sum divided by this number, so that the losses of micro-batches
+    add up to the loss of the whole batch.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -69,16 +69,16 @@ class EncoderWithHead(EncoderPreTrainedModel):
 def mean_cross_entropy(logits: Tensor, targets: Tensor, count: Tensor | int | None = None) -> Tensor:
     """Compute the mean cross-entropy in nats of logits (m, c) and class numbers (m,).
 
-    It runs in at least float32; 0 if m is 0.
+    It is computed in at least float32, and 0 if m is 0.
 
-    count: number of targets that the sum is divided by instead of m: targets of a whole batch of which this is a part.
+    count: number that divides the sum in place of m: the targets of a whole batch of which these are a part.
     """
     logits32 = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    count = max(targets.numel(), 1) if count is None else _on(logits.device, count)
+    count = max(targets.numel(), 1) if count is None else _count_on(logits.device, count)
     return F.cross_entropy(logits32, targets, reduction="sum") / count
 
 
-def _on(device: torch.device, count: Tensor | int) -> Tensor | int:
+def _count_on(device: torch.device, count: Tensor | int) -> Tensor | int:
     return count.to(device) if isinstance(count, Tensor) else count
 
 
@@ -98,9 +98,9 @@ class VocabularyTransform(nn.Module):
 class MaskedLMHead(nn.Module):
     """Head from hidden states to vocabulary logits, from the semantic stream or from all streams (DSTG 3.3, B.2).
 
-    `decoder` reads the semantic stream and may share the word embedding. For `full`, `position_decoder` reads the
-    position stream; together they are one linear map of the whole hidden state. With BERT's block, BERT's `transform`
-    comes before the decoder, which then reads its output; for `full` the transform reads all of hidden and there is no
+    `decoder` reads the semantic stream and may share the word embedding. With mlm_head=full, `position_decoder` reads
+    the position stream; together they are one linear map of the whole hidden state. With BERT's block, `decoder` reads
+    the output of BERT's `transform`, which with mlm_head=full reads the whole hidden state in place of a
     `position_decoder`.
     """
 
@@ -108,19 +108,20 @@ class MaskedLMHead(nn.Module):
         super().__init__()
         d_pos = config.position_size
         d_sem = config.semantic_size
-        full = config.mlm_head == "full" and d_pos > 0
-        bert = config.block == "bert"
+        reads_positions = config.mlm_head == "full" and d_pos > 0
+        is_bert = config.block == "bert"
         self.position_size = d_pos
-        self.first_column = 0 if full and bert else d_pos
+        self.first_column = 0 if reads_positions and is_bert else d_pos
         width = config.hidden_size - self.first_column
-        self.transform = VocabularyTransform(width, d_sem, config.norm_eps) if bert else None
+        self.transform = VocabularyTransform(width, d_sem, config.norm_eps) if is_bert else None
         self.decoder = nn.Linear(d_sem, config.vocab_size)
-        self.position_decoder = nn.Linear(d_pos, config.vocab_size, bias=False) if full and not bert else None
+        has_position_decoder = reads_positions and not is_bert
+        self.position_decoder = nn.Linear(d_pos, config.vocab_size, bias=False) if has_position_decoder else None
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the logits (..., vocab_size) of hidden states (..., hidden_size)."""
-        words = hidden[..., self.first_column :]
-        logits = self.decoder(words if self.transform is None else self.transform(words))
+        columns = hidden[..., self.first_column :]
+        logits = self.decoder(columns if self.transform is None else self.transform(columns))
         if self.position_decoder is not None:
             logits = logits + self.position_decoder(hidden[..., : self.position_size])
         return logits
@@ -224,7 +225,7 @@ class TextClassificationHead(nn.Module):
 class EncoderForSequenceClassification(EncoderWithHead):
     """Encoder with a classifier of texts on the first token ([CLS]), as BERT: dense, tanh, classifier."""
 
-    former_keys = ("pooler.",)
+    former_prefixes = ("pooler.",)
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -258,10 +259,10 @@ class EncoderForSequenceClassification(EncoderWithHead):
             return SequenceClassifierOutput(logits=logits, **rest)
         loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         if num_items_in_batch is not None and self.config.problem_type == "single_label_classification":
-            # A part may have no labels, whose mean is no number.
+            # A part of the batch may have no labels, and their mean would be NaN.
             loss = mean_cross_entropy(logits, labels.view(-1), num_items_in_batch)
         elif num_items_in_batch is not None:
-            loss = loss * (labels != -100).sum() / _on(logits.device, num_items_in_batch)
+            loss = loss * (labels != -100).sum() / _count_on(logits.device, num_items_in_batch)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
 
 
@@ -352,7 +353,7 @@ class EncoderForTokenClassification(EncoderWithHead):
 class EncoderForQuestionAnswering(EncoderWithHead):
     """Encoder with a head for answers in the text: a start and an end score of each token, by one linear map."""
 
-    former_keys = ("span.",)
+    former_prefixes = ("span.",)
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -386,9 +387,9 @@ class EncoderForQuestionAnswering(EncoderWithHead):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         start, end = self.qa_outputs(hidden).unbind(-1)
-        count = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
+        options = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
         return QuestionAnsweringModelOutput(
-            loss=self.loss_function(start, end, start_positions, end_positions, **count),
+            loss=self.loss_function(start, end, start_positions, end_positions, **options),
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
             **rest,
