@@ -14,13 +14,13 @@ from .distance_biases import KerpleLogBias
 from .pair_terms import PairInputs, PairTerms
 from .registry import register_pair_terms
 
-WIDTH = 32  # of the hidden layer: the number of both papers
+WIDTH = 32  # of the hidden layer, as in both papers
 
 
 class BiasNetwork(nn.Module):
     """Network of one hidden layer, from `inputs` numbers to a value for each head.
 
-    The caller multiplies the inputs by `inner`, once for all examples where it can; `forward` does the rest.
+    The caller multiplies the inputs by `inner`, once for all examples where it can; `forward` takes these products.
     """
 
     def __init__(self, inputs: int, heads: int, slope: float) -> None:
@@ -32,14 +32,14 @@ class BiasNetwork(nn.Module):
         self.outer_offset = nn.Parameter(torch.empty(heads))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Draw weights and offsets evenly up to 1/√(inputs of the layer), as the listings of both papers do."""
+        """Draw weights and offsets uniformly within ± 1/√(inputs of the layer), as the listings of both papers do."""
         for weight, offset in ((self.inner, self.inner_offset), (self.outer, self.outer_offset)):
             bound = len(weight) ** -0.5
             init.uniform_(weight, -bound, bound)
             init.uniform_(offset, -bound, bound)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return the values (..., heads) of sums (..., WIDTH) of inputs times rows of `inner`."""
+        """Return the values (..., heads) from the products (..., WIDTH) of the inputs and `inner`."""
         active = F.leaky_relu(hidden + self.inner_offset, self.slope)
         return active @ self.outer.to(active.dtype) + self.outer_offset
 
@@ -48,9 +48,9 @@ class BiasNetwork(nn.Module):
 class FireTerms(PairTerms):
     """FIRE: f(ψ(|j - i|) / ψ(max(L, i, j))), ψ(x) = log(1 + |c|·x), with a network f in each layer (Li et al. 2024).
 
-    c starts at 0.1. L is `stretch`, 1 at the start, times a quarter of `max_position_embeddings`, as their 512 is of
-    2048. Their attention is causal, so that max(L, i) suffices there; their listing adds 1e-6 to the denominator, which
-    c = 0 alone needs.
+    c starts at 0.1. L is `stretch`, 1 at the start, times a quarter of `max_position_embeddings` (the paper's 512 of
+    2048). The paper's attention is causal, so that max(L, i) suffices there. Its listing adds 1e-6 to the denominator,
+    which c = 0 alone needs.
     """
 
     keeps_max_positions = True
@@ -58,7 +58,7 @@ class FireTerms(PairTerms):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.threshold = config.max_position_embeddings / 4
+        self.first_threshold = config.max_position_embeddings / 4
         self.network = BiasNetwork(1, self.heads, slope=0.0)
         self.c = nn.Parameter(torch.empty(1))  # not a scalar, which FSDP cannot cut
         self.stretch = nn.Parameter(torch.empty(1))
@@ -72,21 +72,19 @@ class FireTerms(PairTerms):
         """Return the queries unchanged, and the term `relative` (1 or b, h, n, n)."""
         positions = pairs.positions.to(torch.promote_types(self.c.dtype, torch.float32))
         distance = (positions[:, None, :] - positions[:, :, None]).abs()
-        farther = torch.maximum(positions[:, None, :], positions[:, :, None])
+        larger = torch.maximum(positions[:, None, :], positions[:, :, None])
         with disable_autocast(q.device):
-            least = (self.stretch * self.threshold).abs()
-            share = torch.log1p(self.c.abs() * distance) / torch.log1p(self.c.abs() * torch.maximum(farther, least))
-            values = self.network(share[..., None] * self.network.inner)
+            threshold = (self.stretch * self.first_threshold).abs()
+            ratio = torch.log1p(self.c.abs() * distance) / torch.log1p(self.c.abs() * torch.maximum(larger, threshold))
+            values = self.network(ratio[..., None] * self.network.inner)
         return q, {"relative": values.permute(0, 3, 1, 2)}
 
 
 @register_pair_terms("dape")
 class DapeTerms(PairTerms):
-    """DAPE: s + b + f(s, b) in place of the score s of all heads.
+    """DAPE: s + b + f(s, b) in place of the score s of all heads (Zheng et al. 2024).
 
-    b is the logarithmic bias of KERPLE and f a network of a layer (Zheng et al. 2024).
-
-    `relative` is b, and `semantic_to_relative` what f adds.
+    b is KERPLE's logarithmic bias, the term `relative`; f is a network in each layer, the term `semantic_to_relative`.
     """
 
     unscaled_formulas = {"semantic_to_relative": "f(q_i·k_j / √d, kerple(j - i))", "relative": "kerple(j - i)"}
@@ -102,8 +100,8 @@ class DapeTerms(PairTerms):
         if pairs.distance.ndim == 1:
             by_distance = toeplitz(by_distance.t())[None].permute(0, 2, 3, 1)
         scores = self.scale * (q @ k.transpose(-1, -2)).permute(0, 2, 3, 1)
-        of_scores, of_bias = self.network.inner.split(self.heads)
-        # The bias enters once for all examples, which a concatenation with the scores would repeat.
-        hidden = scores @ of_scores.to(scores.dtype) + by_distance.to(of_bias.dtype) @ of_bias
-        added = self.network(hidden).permute(0, 3, 1, 2)
-        return q, {"semantic_to_relative": added, "relative": by_distance.permute(0, 3, 1, 2)}
+        score_weights, bias_weights = self.network.inner.split(self.heads)
+        # A concatenation of scores and bias would repeat the bias for every example.
+        hidden = scores @ score_weights.to(scores.dtype) + by_distance.to(bias_weights.dtype) @ bias_weights
+        change = self.network(hidden).permute(0, 3, 1, 2)
+        return q, {"semantic_to_relative": change, "relative": by_distance.permute(0, 3, 1, 2)}

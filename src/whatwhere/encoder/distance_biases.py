@@ -14,16 +14,16 @@ from .config import EncoderConfig
 from .registry import register_bias
 from .tables import frequencies, has_loaded_numbers
 
-TISA_KERNELS = 5  # of TISA in a head: the number of its paper
-SANDWICH_WIDTH = 128  # of the sinusoids, whatever the model's width: the number of its paper
-LEAST_START = 0.01  # of KERPLE's learned numbers at the start: their code keeps them above it
+TISA_KERNELS = 5  # kernels of a head, as in TISA's paper
+SANDWICH_WIDTH = 128  # width of the sinusoids, as in Sandwich's paper, whatever the model's width
+LEAST_START = 0.01  # smallest start of KERPLE's learned numbers: its authors' code cuts them there
 
 
 class DistanceBias(nn.Module):
     """Base of the biases by a formula: `values(distance)` gives (..., heads) in score units for distances (...).
 
-    Where positions are no run of consecutive numbers, a batch has (b, n, n) distances, most of them equal. The formula
-    is then evaluated once for each distance up to the largest, so that its intermediate results stay small.
+    Where positions are not consecutive, a batch has (b, n, n) distances, most of them equal. The formula is then
+    evaluated once for each distance up to the largest, so that its intermediate results stay small.
     """
 
     marker: Tensor
@@ -47,16 +47,17 @@ class DistanceBias(nn.Module):
         A distance is key position minus query position.
         """
         if distance.ndim > 1 and not torch.compiler.is_compiling() and distance.device.type != "meta":
-            reach = int(distance.abs().max())
-            if 2 * reach + 1 < distance.numel():
-                every = torch.arange(-reach, reach + 1, device=distance.device)
-                return self.values(every.to(self.dtype))[distance + reach]
+            largest = int(distance.abs().max())
+            if 2 * largest + 1 < distance.numel():
+                all_distances = torch.arange(-largest, largest + 1, device=distance.device)
+                return self.values(all_distances.to(self.dtype))[distance + largest]
         return self.values(distance.to(self.dtype))
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Return ALiBi's slopes 2^(-8k/h) of h heads (Press et al. 2022); where h is no power of two, the odd ones of the
-    next power fill them up.
+    """Return ALiBi's slopes 2^(-8k/h) of h heads (Press et al. 2022).
+
+    Where h is no power of two: the slopes for the power below h, then every other slope for the power above.
     """
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
@@ -80,8 +81,8 @@ class AlibiBias(DistanceBias):
 class KerpleLogBias(DistanceBias):
     """Bias -r1·log(1 + r2·|j - i|) with learned r1, r2 > 0 for each head (KERPLE, logarithmic; Chi et al. 2022).
 
-    The logarithms of r1 and r2 are the parameters, (2, heads), so that both stay positive; their code learns r1 and r2
-    and cuts them at 0.01.
+    The logarithms of r1 and r2 are the parameters, (2, heads), so that both stay positive; the authors' code learns r1
+    and r2 and cuts them at 0.01.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -90,9 +91,9 @@ class KerpleLogBias(DistanceBias):
         self.log_r = nn.Parameter(torch.zeros(2, self.heads))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Draw r1 between 0 and 2 and r2 between 0 and 1, evenly and at least 0.01 (their code)."""
+        """Draw r1 between 0 and 2 and r2 between 0 and 1, uniformly and at least 0.01 (the authors' code)."""
         if not has_loaded_numbers(self.log_r):
-            init.copy_(self.log_r, torch.stack([random_numbers(self.heads, highest).log() for highest in (2.0, 1.0)]))
+            init.copy_(self.log_r, torch.stack([draw_starts(self.heads, highest).log() for highest in (2.0, 1.0)]))
 
     def values(self, distance: Tensor) -> Tensor:
         """Return the values (..., heads) of distances (...)."""
@@ -104,8 +105,8 @@ class KerpleLogBias(DistanceBias):
 class KerplePowerBias(DistanceBias):
     """Bias -r1·|j - i|^r2 with learned r1 > 0 and r2 between 0 and 2 for each head (KERPLE, power; Chi et al. 2022).
 
-    `log_r1` (heads,) is the logarithm of r1, `logit_r2` (heads,) of r2 / (2 - r2); their code learns r1 and r2 and
-    cuts them at 0.01 and 2.
+    `log_r1` (heads,) is the logarithm of r1, `logit_r2` (heads,) of r2 / (2 - r2); the authors' code learns r1 and r2
+    and cuts them at 0.01 and 2.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -114,11 +115,11 @@ class KerplePowerBias(DistanceBias):
         self.log_r1, self.logit_r2 = (nn.Parameter(torch.zeros(self.heads)) for _ in range(2))
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Draw r1 between 0 and 1 and r2 between 0 and 2, evenly and at least 0.01 (their code)."""
+        """Draw r1 between 0 and 1 and r2 between 0 and 2, uniformly and at least 0.01 (the authors' code)."""
         if not has_loaded_numbers(self.log_r1):
-            init.copy_(self.log_r1, random_numbers(self.heads, 1.0).log())
+            init.copy_(self.log_r1, draw_starts(self.heads, 1.0).log())
         if not has_loaded_numbers(self.logit_r2):
-            init.copy_(self.logit_r2, (random_numbers(self.heads, 2.0) / 2).logit())
+            init.copy_(self.logit_r2, (draw_starts(self.heads, 2.0) / 2).logit())
 
     def values(self, distance: Tensor) -> Tensor:
         """Return the values (..., heads) of distances (...)."""
@@ -131,8 +132,8 @@ class KerplePowerBias(DistanceBias):
 class TisaBias(DistanceBias):
     """Bias Σ_s a_s·exp(-|b_s|·(j - i - c_s)²) with learned a, b, c, (kernels, heads) each (TISA).
 
-    A head has `tisa_kernels` kernels s of amplitude a, sharpness b and offset c, which is in tokens; so it may look to
-    one side. A bias vanishes far from all its offsets.
+    A head has `tisa_kernels` kernels s of amplitude a, sharpness b and offset c in tokens, so that it may look in one
+    direction. The bias vanishes far from all offsets.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -143,7 +144,7 @@ class TisaBias(DistanceBias):
     def initialize(self, config: EncoderConfig) -> None:
         """Draw amplitudes, sharpnesses and offsets as the authors' code does.
 
-        The first two are around 0.1 with deviation 0.01, offsets around 0 with deviation 5.
+        Amplitudes and sharpnesses have mean 0.1 and deviation 0.01, offsets mean 0 and deviation 5.
         """
         init.normal_(self.amplitude, mean=0.1, std=0.01)
         init.normal_(self.sharpness, mean=0.1, std=0.01)
@@ -172,10 +173,10 @@ class SandwichBias(DistanceBias):
         """Return the values (..., heads) of distances (...)."""
         frequency = frequencies(SANDWICH_WIDTH, self.dtype, distance.device)
         product = (distance[..., None] * frequency).cos().sum(-1) - len(frequency)
-        ratio = 8 / self.heads * torch.arange(1, self.heads + 1, dtype=self.dtype, device=distance.device)
-        return product[..., None] / ratio
+        divisor = 8 / self.heads * torch.arange(1, self.heads + 1, dtype=self.dtype, device=distance.device)
+        return product[..., None] / divisor
 
 
-def random_numbers(count: int, highest: float) -> Tensor:
-    """Draw numbers (count,) evenly between 0 and `highest`, each at least `LEAST_START`."""
+def draw_starts(count: int, highest: float) -> Tensor:
+    """Draw first values (count,) of KERPLE's numbers, uniform up to `highest` and at least `LEAST_START`."""
     return (torch.rand(count) * highest).clamp(min=LEAST_START)

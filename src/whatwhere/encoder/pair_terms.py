@@ -39,13 +39,13 @@ class PairInputs:
 class PairTerms(nn.Module):
     """Base class of pair terms, which read the words, distance and positions of pairs of tokens.
 
-    scale_terms: m of the scale 1/√(m · d_head), as the paper has it: 3 for DeBERTa, 1 where it divides by √d_head.
-    scaled_formulas: formula of each term before it is scaled, for `whatwhere explain`.
-    unscaled_formulas: formula of each term that is added to the scaled ones.
-    tables: names of the parameters that hold a vector a row, and learn at the rate of the position table.
+    scale_terms: m of the scale 1/√(m · d_head) in the paper: 3 for DeBERTa, 1 for papers that divide by √d_head.
+    scaled_formulas: formula of each term that the scale multiplies, for `whatwhere explain`.
+    unscaled_formulas: formula of each other term.
+    tables: names of parameters whose rows are vectors; they learn at the rate of the position table.
     shares_vectors: True where all layers share vectors of distances, `PairInputs.vectors`.
-    keeps_max_positions: True where `max_position_embeddings` sizes a part or enters the formula: a copy for longer
-        texts keeps that number.
+    keeps_max_positions: True where `max_position_embeddings` sizes a part or enters the formula; a copy for longer
+        texts then has the same number.
     """
 
     scale_terms: ClassVar[int] = 1
@@ -71,7 +71,7 @@ class PairTerms(nn.Module):
         """
         raise NotImplementedError
 
-    def of_heads(self, x: Tensor) -> Tensor:
+    def split_into_heads(self, x: Tensor) -> Tensor:
         """Split vectors (m, heads · d_head) into heads: (heads, m, d_head)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
@@ -103,8 +103,8 @@ class ShawKeys(PairTerms):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.reach = config.relative_max_distance
-        self.table = nn.Parameter(torch.empty(2 * self.reach + 1, config.d_head))
+        self.max_distance = config.relative_max_distance
+        self.table = nn.Parameter(torch.empty(2 * self.max_distance + 1, config.d_head))
 
     def initialize(self, config: EncoderConfig) -> None:
         """Draw the vectors from a normal distribution with standard deviation `initializer_range`."""
@@ -114,7 +114,7 @@ class ShawKeys(PairTerms):
         """Return the queries unchanged, and the term `semantic_to_relative`."""
 
         def vectors(distance: Tensor) -> Tensor:
-            return self.table[distance.clamp(-self.reach, self.reach) + self.reach][None]
+            return self.table[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance][None]
 
         return q, {"semantic_to_relative": self.scale * products_by_distance(q, vectors, pairs.distance)}
 
@@ -124,9 +124,9 @@ class DebertaTerms(PairTerms):
     """DeBERTa's content-to-position and position-to-content terms (He et al. 2021, eq. 4), all scores over √(3 d_head).
 
     q_i·(P_{δ(i,j)} W_K) and k_j·(P_{δ(j,i)} W_Q), with δ(i, j) = i - j + K clipped to [0, 2K - 1], K =
-    `max_position_embeddings`, vectors P for all layers and matrices for each. Their published code reads P_{δ(i,j)} in
+    `max_position_embeddings`, vectors P for all layers and matrices for each. The authors' code reads P_{δ(i,j)} in
     both terms. Left out are the dropout on P and the enhanced mask decoder, which adds absolute positions before the
-    last softmax: here no absolute position is known.
+    last softmax: here no part knows absolute positions.
     """
 
     scale_terms = 3
@@ -144,27 +144,27 @@ class DebertaTerms(PairTerms):
         """Return the queries unchanged, and the terms `semantic_to_relative` and `relative_to_semantic`."""
         assert pairs.vectors is not None
         middle = len(pairs.vectors) // 2
-        to_keys = self.of_heads(self.key(pairs.vectors))
-        to_queries = self.of_heads(self.query(pairs.vectors))
+        distance_keys = self.split_into_heads(self.key(pairs.vectors))
+        distance_queries = self.split_into_heads(self.query(pairs.vectors))
 
-        def of_key(distance: Tensor) -> Tensor:  # δ(i, j), as distance = j - i
-            return to_keys[:, (middle - distance).clamp(0, 2 * middle - 1)]
+        def keys_at(distance: Tensor) -> Tensor:  # δ(i, j), as distance = j - i
+            return distance_keys[:, (middle - distance).clamp(0, 2 * middle - 1)]
 
-        def of_query(distance: Tensor) -> Tensor:  # rows are keys here: distance = i - j, and δ(j, i) counts j - i
-            return to_queries[:, (middle - distance).clamp(0, 2 * middle - 1)]
+        def queries_at(distance: Tensor) -> Tensor:  # δ(j, i), as rows are keys j here: distance = i - j
+            return distance_queries[:, (middle - distance).clamp(0, 2 * middle - 1)]
 
-        words = products_by_distance(q, of_key, pairs.distance)
-        positions = products_by_distance(k, of_query, pairs.distance).transpose(-1, -2)
-        return q, {"semantic_to_relative": self.scale * words, "relative_to_semantic": self.scale * positions}
+        to_relative = products_by_distance(q, keys_at, pairs.distance)
+        to_semantic = products_by_distance(k, queries_at, pairs.distance).transpose(-1, -2)
+        return q, {"semantic_to_relative": self.scale * to_relative, "relative_to_semantic": self.scale * to_semantic}
 
 
 @register_pair_terms("xl")
 class TransformerXlTerms(PairTerms):
     """Transformer-XL's four terms (q_i + u)·k_j + (q_i + v)·(R_{i-j} W_R), over √d_head (Dai et al. 2019, section 3.3).
 
-    R holds sines and cosines of the distance; u, v (h, d_head) and W_R belong to a layer (their code shares u and v
-    unless it is told `untie_r`). `semantic` has both products with the word's key, `relative` is v's alone. The paper
-    looks back only, over a memory of segments; here distances have both signs, and there is no memory.
+    R holds sines and cosines of the distance; each layer has its own u, v (h, d_head) and W_R (the authors' code shares
+    u and v unless `untie_r` is set). `semantic` has both products with the word's key, `relative` is v's alone. The
+    paper looks back only, over a memory of segments; here distances have both signs, and there is no memory.
     """
 
     scaled_formulas = {
@@ -188,15 +188,15 @@ class TransformerXlTerms(PairTerms):
         """Return the queries with u added, and the terms `semantic_to_relative` and `relative`."""
 
         def vectors(distance: Tensor) -> Tensor:
-            return self.of_heads(self.project(sines_then_cosines(-distance, self.width, self.u.dtype)))
+            return self.split_into_heads(self.project(sines_then_cosines(-distance, self.width, self.u.dtype)))
 
-        words = products_by_distance(q, vectors, pairs.distance)
+        to_relative = products_by_distance(q, vectors, pairs.distance)
         if pairs.distance.ndim > 1:
-            different, index = pairs.distance.unique(return_inverse=True)
-            positions = (self.v[:, None] * vectors(different)).sum(-1)[:, index].transpose(0, 1)
+            unique, index = pairs.distance.unique(return_inverse=True)
+            relative = (self.v[:, None] * vectors(unique)).sum(-1)[:, index].transpose(0, 1)
         else:
-            positions = toeplitz((self.v[:, None] * vectors(pairs.distance)).sum(-1))[None]
-        terms = {"semantic_to_relative": self.scale * words, "relative": self.scale * positions}
+            relative = toeplitz((self.v[:, None] * vectors(pairs.distance)).sum(-1))[None]
+        terms = {"semantic_to_relative": self.scale * to_relative, "relative": self.scale * relative}
         return q + self.u[:, None].to(q.dtype), terms
 
 
@@ -207,8 +207,8 @@ class ContextualPositions(PairTerms):
 
     p_ij is the sum of the gates σ(q_i·k_m/√d_head) over all m from j to i, at most `max_position_embeddings` - 1, and
     e(p) lies between the learned vectors e of the whole numbers around p. The paper looks back only; here keys after
-    the query have vectors of their own. `before` and `after` (max_position_embeddings, d_head), zero at the start,
-    are of a layer and equal in all heads. As in the paper's listing √d_head divides the scores of the gates (in
+    the query have vectors of their own. All heads of a layer share `before` and `after` (max_position_embeddings,
+    d_head), zero at the start. As in the paper's listing √d_head divides the scores of the gates (in
     eq. 3 it does not), and not the term. The listing's bound of positions is a number of its own (npos_max),
     here it is the number of all positions.
     """
@@ -233,12 +233,12 @@ class ContextualPositions(PairTerms):
             return q, {"semantic_to_relative": self._term(q, k, pairs.allowed)}
         # Tokens may stand in the row in another order than their positions.
         order = pairs.distance[:, 0].argsort(dim=-1, stable=True)
-        back = order.argsort(dim=-1)
+        inverse = order.argsort(dim=-1)
         allowed = None if pairs.allowed is None else reorder_tokens(pairs.allowed, order, -1)
         if allowed is not None and allowed.shape[2] > 1:
             allowed = reorder_tokens(allowed, order, -2)
         term = self._term(reorder_tokens(q, order, -2), reorder_tokens(k, order, -2), allowed)
-        return q, {"semantic_to_relative": reorder_tokens(reorder_tokens(term, back, -2), back, -1)}
+        return q, {"semantic_to_relative": reorder_tokens(reorder_tokens(term, inverse, -2), inverse, -1)}
 
     def _term(self, q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
         """Return the term (b, h, n, n) of tokens that stand in the order of their positions."""
@@ -256,15 +256,15 @@ class ContextualPositions(PairTerms):
         # Sums made in parallel need not grow: where gates are closed, a difference can be below 0 by rounding.
         count = count.clamp(0, len(self.before) - 1)
         low = count.floor()
-        share = count - low
+        fraction = count - low
         rows = low.long()
         next_rows = count.ceil().long()
 
-        def between(table: Tensor) -> Tensor:
+        def interpolate(table: Tensor) -> Tensor:
             products = q @ table.transpose(-1, -2)
-            return products.gather(-1, rows) * (1 - share) + products.gather(-1, next_rows) * share
+            return products.gather(-1, rows) * (1 - fraction) + products.gather(-1, next_rows) * fraction
 
-        return torch.where(is_after, between(self.after), between(self.before))
+        return torch.where(is_after, interpolate(self.after), interpolate(self.before))
 
 
 def products_by_distance(x: Tensor, vectors: Callable[[Tensor], Tensor], distance: Tensor) -> Tensor:
@@ -276,19 +276,16 @@ def products_by_distance(x: Tensor, vectors: Callable[[Tensor], Tensor], distanc
     """
     n = x.shape[2]
     if distance.ndim > 1:
-        different, index = distance.unique(return_inverse=True)
-        products = x @ vectors(different).transpose(-1, -2)
+        unique, index = distance.unique(return_inverse=True)
+        products = x @ vectors(unique).transpose(-1, -2)
         return products.gather(-1, index[:, None].expand(-1, x.shape[1], -1, -1))
-    # With a column more than there are distances, the row of a query begins a place later than the one before.
+    # Rows of 2n products, read as rows of 2n - 1, move by one more place in every row, as in `toeplitz`.
     products = x @ F.pad(vectors(distance), (0, 0, 0, 1)).transpose(-1, -2)
     return products.flatten(-2)[..., n - 1 : n - 1 + n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))[..., :n]
 
 
 def reorder_tokens(x: Tensor, order: Tensor, dim: int) -> Tensor:
-    """Reorder axis `dim` of x by a per-row order (b, n).
-
-    x: (b, h, ..., ...). dim: -2 or -1.
-    """
+    """Reorder the tokens of x (b, h, ..., ...) along axis `dim`, -2 or -1, by an order (b, n) of each row's tokens."""
     index = order[:, None, :, None] if dim == -2 else order[:, None, None, :]
     return x.gather(dim, index.expand(*x.shape))
 

@@ -11,6 +11,9 @@ from transformers import initialization as init
 from .config import TABLE_STARTS, EncoderConfig
 from .registry import TABLES, register_table, table_of_folder
 
+HALF_TURN_SIZE = 0.1  # amplitude of the two waves of a half turn, as in the code of DSTG's authors
+SMOOTH_WAVES = 8  # waves of a smooth start: docs/results/start
+
 
 def sinusoid(rows: int, width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
     """Compute sin and cos of i / 10000^(2k/width) in columns 2k and 2k + 1 (Vaswani et al. 2017): (rows, width)."""
@@ -45,32 +48,29 @@ def half_turn(rows: int, width: int) -> Tensor:
 def smooth_noise(rows: int, width: int) -> Tensor:
     """Draw noise whose neighbouring rows are alike, each column a sum of `SMOOTH_WAVES` slow waves: (rows, width).
 
-    Wave k is cos(π·k·(i + 1/2)/rows) at row i, half a turn of it k times over all positions, k from 1; its size in each
-    column is drawn from a normal distribution. float64.
+    Wave k is cos(π·k·(i + 1/2)/rows) at row i, k half turns over all positions, k from 1; its amplitude in each column
+    is drawn from a normal distribution. float64.
     """
     k = torch.arange(1, min(SMOOTH_WAVES, rows) + 1, dtype=torch.float64)
-    places = torch.arange(rows, dtype=torch.float64) + 0.5
-    waves = torch.cos(places[:, None] * k * (math.pi / rows))
+    middles = torch.arange(rows, dtype=torch.float64) + 0.5
+    waves = torch.cos(middles[:, None] * k * (math.pi / rows))
     return waves @ torch.randn(len(k), width, dtype=torch.float64)
 
 
 def has_loaded_numbers(parameter: Tensor) -> bool:
-    """Return whether a parameter holds the numbers of a loaded model, which stay."""
+    """Return whether a parameter holds the numbers of a loaded model, which no initialisation may change."""
     return getattr(parameter, "_is_hf_initialized", False)
 
 
 def draw_weights(weight: Tensor, spread: float, config: EncoderConfig) -> None:
-    """Draw the values of a weight of any shape as `config.initializer` asks.
-
-    They are normal with standard deviation `spread`, or uniform on [-spread, spread].
-    """
+    """Draw a weight of any shape by `config.initializer`: normal with deviation `spread`, or uniform on ± `spread`."""
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
     else:
         init.normal_(weight, std=spread)
 
 
-def read_array(path: Path) -> Tensor:
+def read_npy_table(path: Path) -> Tensor:
     """Read the position table of a .npy file: (rows, width) in float64, row i is position i.
 
     Raises:
@@ -106,7 +106,7 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
     """Read the rows that a new model starts from: (rows, width) in float64, of a .npy file or a model's folder.
 
     Raises:
-        ValueError: as `read_array` and the registered reader of folders; fewer rows, or another width.
+        ValueError: as `read_npy_table` and the registered reader of folders; fewer rows, or another width.
     """
     path = Path(source)
     if not path.exists():
@@ -114,7 +114,7 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
             f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; of "
             f"table_start also a name: {', '.join(TABLE_STARTS)}."
         )
-    table = table_of_folder(path) if path.is_dir() else read_array(path)
+    table = table_of_folder(path) if path.is_dir() else read_npy_table(path)
     if table.shape[1] != width:
         raise ValueError(
             f"The table {source} is {table.shape[1]} wide, and the model needs {width}. "
@@ -126,18 +126,14 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
     return table[:rows]
 
 
-HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
-SMOOTH_WAVES = 8  # of a smooth start: docs/results/start
-
-
 def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
-    """Return the factor that a starting table is multiplied by: `table_scale`, or what gives it a root mean square of
+    """Return the factor of a starting table: `table_scale`, or by default the factor that makes its root mean square
     `position_initializer_range`."""
     if config.table_scale is not None:
         return config.table_scale
     assert config.position_initializer_range is not None
-    size = float(table.square().mean().sqrt())
-    return config.position_initializer_range / size if size else 1.0
+    rms = float(table.square().mean().sqrt())
+    return config.position_initializer_range / rms if rms else 1.0
 
 
 @register_table("learned")
@@ -159,7 +155,7 @@ class LearnedTable(nn.Module):
         Raises:
             ValueError: as `read_starting_table`.
         """
-        _start(self.weight, config)
+        _set_to_start(self.weight, config)
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
@@ -176,7 +172,7 @@ class FixedTable(nn.Module):
         super().__init__()
         self.register_buffer("weight", torch.zeros(rows, width))
         if not self.weight.is_meta and config.table_start in ("half-turn", "sinusoidal"):
-            _start(self.weight, config)  # a model that is opened without drawing weights has it, too
+            _set_to_start(self.weight, config)  # for a model that is opened without initialisation
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the rows to the start that `table_start` names; the rows of a loaded model stay.
@@ -184,14 +180,14 @@ class FixedTable(nn.Module):
         Raises:
             ValueError: as `read_starting_table`.
         """
-        _start(self.weight, config)
+        _set_to_start(self.weight, config)
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
         return self.weight
 
 
-def _start(weight: Tensor, config: EncoderConfig) -> None:
+def _set_to_start(weight: Tensor, config: EncoderConfig) -> None:
     """Set a table (rows, width) to the start that `table_start` names."""
     rows, width = weight.shape
     assert config.position_initializer_range is not None
@@ -200,8 +196,8 @@ def _start(weight: Tensor, config: EncoderConfig) -> None:
     elif config.table_start == "zeros":
         init.zeros_(weight)
     elif config.table_start == "half-turn":
-        size = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
-        init.copy_(weight, size * half_turn(rows, width))
+        scale = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
+        init.copy_(weight, scale * half_turn(rows, width))
     elif config.table_start == "sinusoidal":
         waves = sinusoid(rows, width, torch.float64)
         init.copy_(weight, _starting_scale(config, waves) * waves)
@@ -228,7 +224,9 @@ class SinusoidalTable(nn.Module):
         self.register_buffer("scale", torch.tensor(self._factor(config)))
 
     def _factor(self, config: EncoderConfig) -> float:
-        waves = sinusoid(self.rows, self.width, torch.float64, torch.device("cpu"))  # a model may be built on no device
+        waves = sinusoid(
+            self.rows, self.width, torch.float64, torch.device("cpu")
+        )  # also for a model on the meta device
         return _starting_scale(config, waves)
 
     def initialize(self, config: EncoderConfig) -> None:
@@ -275,7 +273,7 @@ class FourierTable(nn.Module):
         super().__init__()
         self.rows = rows
         self.width = width
-        # As a logarithm: the frequencies span four decades, and an optimizer's steps are of one size.
+        # Logarithms, as the frequencies span four decades and an optimizer takes steps of one size.
         self.log_frequency, self.phase, self.amplitude = (nn.Parameter(torch.empty((width + 1) // 2)) for _ in range(3))
 
     def initialize(self, config: EncoderConfig) -> None:
@@ -332,7 +330,7 @@ class FileTable(nn.Module):
 
 
 class WidthMap(nn.Linear):
-    """Learned map from the width of a table to the width that the model needs; it keeps the spread of the table."""
+    """Learned map from the width of a table to the width that the model needs."""
 
     def __init__(self, width: int, model_width: int) -> None:
         super().__init__(width, model_width, bias=False)
@@ -343,7 +341,7 @@ class WidthMap(nn.Linear):
 
 
 class PositionTable(nn.Module):
-    """Configured table, with a learned map where its width is not the model's (LOWDIM 5)."""
+    """Table that `config.absolute` names, with a learned map where its width is not the model's (LOWDIM 5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

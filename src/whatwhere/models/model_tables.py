@@ -8,7 +8,7 @@ from torch import Tensor
 from ..encoder import EncoderConfig
 from ..encoder.config import TABLE_STARTS
 from ..encoder.registry import register_folder_reader
-from ..encoder.tables import PositionTable, check_table, read_array, read_starting_table
+from ..encoder.tables import PositionTable, check_table, read_npy_table, read_starting_table
 from ..run.files import read_object
 from .lengths import rows_of_no_position
 from .own_config import COPY, is_ours, own_config
@@ -42,7 +42,7 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
         advice = "Give the folder of a model, or the words as a source of their own."
         raise ValueError(f"{path} is one table and has no words beside it. {advice}")
     else:
-        return read_array(path)
+        return read_npy_table(path)
     check_table(table, path)
     return table
 
