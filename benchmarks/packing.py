@@ -91,13 +91,13 @@ def _epoch(config: ww.EncoderConfig, batches: list[dict[str, torch.Tensor]]) -> 
 def _shapes(config: ww.EncoderConfig, batch: dict[str, torch.Tensor]) -> str:
     """What a packed batch makes the attention hold: the shapes of the mask and of the bias."""
     model = ww.Encoder(config).to(DEVICE)
-    layout = model.attention_inputs(
+    shared = model.attention_inputs(
         batch["input_ids"], batch["attention_mask"], batch["position_ids"], batch["document_ids"]
     )
-    found = [f"mask {_named(layout.allowed)}"]
+    found = [f"mask {_named(shared.allowed)}"]
     relative = model.layers[0].attention.relative
     if relative is not None:
-        found.append(f"bias {_named(relative(layout.distance_or_bucket, layout.token_kinds, layout.cls_kinds).base)}")
+        found.append(f"bias {_named(relative(shared.distance_or_bucket, shared.token_kinds, shared.cls_kinds).base)}")
     return ", ".join(found)
 
 

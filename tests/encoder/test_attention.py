@@ -199,17 +199,17 @@ def test_special_tokens_get_no_absolute_score(ids):
 def test_what_is_equal_over_the_batch_exists_once(case, ids):
     # No (h, n, n) tensor for each example where the bias is the same for all.
     model = build(case)
-    layout = model.encoder.attention_inputs(ids, None, None, None)
-    made = list(layout.biases) or [
-        layer.attention.relative(layout.distance_or_bucket, layout.token_kinds, layout.cls_kinds)
+    shared = model.encoder.attention_inputs(ids, None, None, None)
+    made = list(shared.biases) or [
+        layer.attention.relative(shared.distance_or_bucket, shared.token_kinds, shared.cls_kinds)
         for layer in model.encoder.layers
     ]
     assert made and all(b.base.ndim == 2 or b.base.shape[0] == 1 for b in made)
     if case in ("rp", "alibi", "kerple-log"):
-        assert layout.distance_or_bucket.shape == (17,)
+        assert shared.distance_or_bucket.shape == (17,)
 
 
-def test_layout_of_all_ones_mask_is_no_mask(ids):
+def test_a_mask_of_all_ones_is_no_mask(ids):
     model: Encoder = build("rp").encoder
     assert model.attention_inputs(ids, torch.ones_like(ids), torch.arange(9).expand(2, 9), None).allowed is None
 

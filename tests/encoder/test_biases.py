@@ -112,8 +112,8 @@ def test_buckets_are_computed_once_for_all_layers(monkeypatch, ids):
     asked, buckets = [], T5Bias.buckets
     monkeypatch.setattr(T5Bias, "buckets", staticmethod(lambda *given: asked.append(given) or buckets(*given)))
     model = build("rp").encoder
-    layout = model.attention_inputs(ids, None, None, None)
-    bias = model.layers[1].attention.relative(layout.distance_or_bucket, layout.token_kinds, layout.cls_kinds)
+    shared = model.attention_inputs(ids, None, None, None)
+    bias = model.layers[1].attention.relative(shared.distance_or_bucket, shared.token_kinds, shared.cls_kinds)
     assert len(asked) == 1 and bias.base.is_contiguous() and bias.base.unfold(-1, 9, 1).flip(-2).is_contiguous()
 
 

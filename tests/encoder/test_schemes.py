@@ -496,13 +496,13 @@ def test_consecutive_values_put_position_into_the_first_head(block, values, kept
     streams = tuple(
         torch.randn(2, 7, 12, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in range(2)
     )
-    layout = model.encoder.attention_inputs(given["input_ids"], None, None, None)
+    shared = model.encoder.attention_inputs(given["input_ids"], None, None, None)
     for head, written in ((0, kept), (1, (not kept[0] or values == "per_head", not kept[1] or values == "per_head"))):
         only = torch.zeros(2, 2, 7, 7, dtype=torch.float64)
         only[:, head] = torch.eye(7)  # each token copies its own value, in this head alone
         with monkeypatch.context() as patch:
             patch.setattr(torch.Tensor, "softmax", lambda *args, only=only, **kwargs: only)
-            outputs, _ = attention(streams, layout, "eager")
+            outputs, _ = attention(streams, shared, "eager")
         for out, project, expected in zip(outputs, attention.out, written, strict=True):
             silent = torch.zeros(12, dtype=torch.float64) if project.bias is None else project.bias
             assert bool((out - silent).abs().max() > 1e-3) is expected

@@ -1,4 +1,4 @@
-"""Attention with biases in pieces: outputs and gradients against the plain computation."""
+"""Attention in tiles: outputs and gradients against the plain computation."""
 
 import itertools
 
@@ -27,9 +27,9 @@ def eager(
     allowed: Tensor | None,
     scale: float,
     factors: Tensor | float = 1.0,
-    later: tuple[Tensor, Tensor, Tensor] | None = None,
+    ahead: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """The definition; `factors` (b, h, n, n) are those of dropout, `later` other queries and keys, and where."""
+    """The definition; `factors` (b, h, n, n) are those of dropout, `ahead` other queries and keys, and where."""
     n = q.shape[2]
     bias = torch.zeros(1, dtype=q.dtype) if base is None else base
     if bias.dim() == 2:
@@ -39,8 +39,8 @@ def eager(
         pairs = values[special[:, :, None], special[:, None, :]].permute(0, 3, 1, 2)  # by the kinds of query and key
         bias = torch.where(((special[:, :, None] > 0) | (special[:, None, :] > 0))[:, None], pairs, bias)
     scores = scale * q @ k.transpose(-1, -2)
-    if later is not None:
-        scores = torch.where(later[2], scale * later[0] @ later[1].transpose(-1, -2), scores)
+    if ahead is not None:
+        scores = torch.where(ahead[2], scale * ahead[0] @ ahead[1].transpose(-1, -2), scores)
     scores = scores + bias
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
@@ -83,7 +83,7 @@ def gradients(out: Tensor, arguments: list[Tensor | None]) -> list[Tensor]:
     return list(torch.autograd.grad(out, [a for a in arguments if a is not None and a.requires_grad], weights))
 
 
-PIECES = (1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1)  # examples, heads, queries at a time
+TILE_SIZES = (1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1)  # examples, heads, queries at a time
 
 
 @pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
@@ -93,37 +93,41 @@ def test_outputs_and_gradients_are_those_of_the_definition(
     arguments = inputs(base, values)
     plain = eager(*arguments, mask(allowed), SCALE)
     expected = [plain.detach(), *gradients(plain, arguments)]
-    for piece, keep in itertools.product(PIECES, (0, N)):
-        monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+    for tile_size, keep in itertools.product(TILE_SIZES, (0, N)):
+        monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", tile_size)
         monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", keep)
         ours = attend_in_tiles(*arguments, mask(allowed), SCALE, 0.0)
         for ours_, plain_ in zip([ours.detach(), *gradients(ours, arguments)], expected, strict=True):
             torch.testing.assert_close(
-                ours_, plain_, rtol=1e-11, atol=1e-12, msg=lambda text, at=(piece, keep): f"piece, keep {at}: {text}"
+                ours_,
+                plain_,
+                rtol=1e-11,
+                atol=1e-12,
+                msg=lambda text, at=(tile_size, keep): f"tile_size, keep {at}: {text}",
             )
 
 
 @pytest.mark.parametrize("keep", [0, N])
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("tile_size", TILE_SIZES)
 @pytest.mark.parametrize(
     "base,values,allowed",
     [("none", 0, "none"), ("batch", 2, "nothing"), ("shared", 0, "padding"), ("distance", 3, "packing")],
 )
-def test_later_pairs_have_a_product_of_their_own(base, values, allowed, piece, keep, monkeypatch) -> None:
-    """Pairs with queries and keys of their own, equal over the batch or not, with dropout, in pieces of any size."""
-    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+def test_keys_ahead_have_a_product_of_their_own(base, values, allowed, tile_size, keep, monkeypatch) -> None:
+    """Pairs with queries and keys of their own, equal over the batch or not, with dropout, in tiles of any size."""
+    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", tile_size)
     monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", keep)
     arguments = inputs(base, values)
     generator = torch.Generator().manual_seed(9)
     q, k = (torch.randn(B, H, N, D_QK, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(2))
     places = torch.rand(1 if base == "none" else B, 1, N, generator=generator)
-    later = q, k, places[:, :, None] > places[:, :, :, None]
+    ahead = q, k, places[:, :, None] > places[:, :, :, None]
     seen = mask(allowed)
     for dropout in (0.0, 0.3):
         factors = dropout_factors(arguments[2], arguments, dropout, seed=7) if dropout else 1.0
         torch.manual_seed(7)
-        ours = attend_in_tiles(*arguments, seen, SCALE, dropout, later)
-        plain = eager(*arguments, seen, SCALE, factors, later)
+        ours = attend_in_tiles(*arguments, seen, SCALE, dropout, ahead)
+        plain = eager(*arguments, seen, SCALE, factors, ahead)
         torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-12)
         leaves = [*arguments, q, k]
         for mine, theirs in zip(gradients(ours, leaves), gradients(plain, leaves), strict=True):
@@ -139,13 +143,13 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
     return n * attend_in_tiles(zero, zero, identity, None, None, arguments[5], None, SCALE, dropout)
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("tile_size", TILE_SIZES)
 @pytest.mark.parametrize("b", [1, B])
 @pytest.mark.parametrize("base,allowed", list(itertools.product(["shared", "distance"], MASKS)))
 @pytest.mark.parametrize("kinds", VALUES[1:])
-def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b, piece, monkeypatch) -> None:
-    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
-    monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", N if piece % 2 else 0)
+def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b, tile_size, monkeypatch) -> None:
+    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", tile_size)
+    monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", N if tile_size % 2 else 0)
     q, k, v, *bias, special = inputs(base, kinds)
     assert special is not None
     arguments = [q[:b], k[:b], v[:b], *bias]
@@ -162,12 +166,12 @@ def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b,
 
 
 @pytest.mark.parametrize("keep", [0, N])
-@pytest.mark.parametrize("piece", [1 << 19, H * N * N, N * N, 3 * N])
+@pytest.mark.parametrize("tile_size", [1 << 19, H * N * N, N * N, 3 * N])
 @pytest.mark.parametrize("base,values", [("none", 0), ("shared", 0), ("distance", 3)])
 def test_dropout_draws_the_same_factors_forward_and_backward(
-    base: str, values: int, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
+    base: str, values: int, tile_size: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", piece)
+    monkeypatch.setattr(tiled_attention, "SCORES_PER_TILE", tile_size)
     monkeypatch.setattr(tiled_attention, "KEEP_WEIGHTS_UP_TO", keep)
     arguments = inputs(base, values)
     factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)
