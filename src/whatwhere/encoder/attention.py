@@ -38,7 +38,7 @@ def _rotate_both(
 class ProductForKeysAhead:
     """Queries and keys of a `Product` at pairs whose key is ahead, at the larger position (xPos).
 
-    q, k: as of `Product`. is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead.
+    q, k: as in `Product`. is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead.
     """
 
     q: dict[str, Tensor]
@@ -84,15 +84,15 @@ class AttentionInputs:
     term_positions: (b, n), the position of each token, or with `bilevel` the number of its segment, as terms read it;
         one row (1, n) where all examples are known to have the same, so that terms of positions are computed once.
     distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
-        `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. With pair
-        terms it is always the distance, as no configuration has a relative bias beside them.
+        `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. It is
+        always the distance with pair terms, beside which no configuration has a relative bias.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     cos_sin: cos and sin (b, 1, n, rotated_width) of the rotation, or None; for xPos times ζ^(position / s).
     cos_sin_over_decay: for xPos cos and sin divided by ζ^(position / s), else None. A query takes `cos_sin`, an earlier
         key `cos_sin_over_decay`. For a later key both swap, so that scores fall with the distance on both sides.
     is_ahead: (b or 1, 1, n, n), True at pairs whose key has the larger position; for xPos alone.
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
-    distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
+    distance_vectors: (rows, width), which DeBERTa's terms of all layers share, or None.
     biases: biases that all layers share, computed once.
     bias_sum: their sum, or None if there are none.
     with_dropout: False leaves dropout out, whatever mode the model is in.
@@ -114,19 +114,16 @@ class AttentionInputs:
     with_dropout: bool = True
 
 
-# Inspector of one attention, whose block number `Encoder.inspect_terms` has bound: (named terms, allowed) -> terms to
-# use instead, or None.
+# Inspector of the terms of one block: (named terms, allowed) -> terms to use instead, or None. `Encoder.inspect_terms`
+# makes it of the user's inspector and the number of the block.
 TermInspector = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
-# Stack of mappings from `id(attention)` to its inspector, one per thread or task; the newest wins. So threads that read
-# the same model see and change nothing of each other.
+# Stack of mappings from `id(attention)` to its inspector; the newest wins. Each thread or task has its own stack, so
+# that threads that read the same model do not change each other's terms.
 INSPECTORS: ContextVar[tuple[Mapping[int, TermInspector], ...]] = ContextVar("inspectors", default=())
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
-    """Return the named terms of the scores, each (b or 1, h, n, n).
-
-    They are before the padding mask; softmax reads their sum.
-    """
+    """Return the named terms of the scores, each (b or 1, h, n, n), before masking: softmax reads their masked sum."""
     terms = {name: term for product in products for name, term in product.terms(scale).items()}
     return terms | {b.name: b.to_dense() for b in biases}
 
@@ -141,8 +138,8 @@ def attend_eagerly(
     scores = functools.reduce(torch.add, (t.to(torch.promote_types(t.dtype, torch.float32)) for t in terms.values()))
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
-    attn = scores.softmax(dim=-1).to(values.dtype)
-    return F.dropout(attn, dropout) @ values, attn
+    weights = scores.softmax(dim=-1).to(values.dtype)
+    return F.dropout(weights, dropout) @ values, weights
 
 
 # Queries and keys (b, h, n, d) of a `ProductForKeysAhead`, their named parts concatenated, and its mask.
@@ -280,12 +277,12 @@ def check_backend(name: str, device: torch.device, needs_gradient: bool, dropout
         )
 
 
-def _concatenate(parts: list[dict[str, Tensor]], b: int) -> Tensor:
-    """Join the queries (or keys) of all products along the last axis, (b, h, n, products · d_head).
+def _concatenate(factors: list[dict[str, Tensor]], b: int) -> Tensor:
+    """Concatenate the queries (or keys) of all products, summed in each product: (b, h, n, products · d_head).
 
-    The queries (or keys) of one product are summed: (Σq)·(Σk) is the sum of its terms.
+    (Σq)·(Σk) is the sum of a product's terms.
     """
-    sums = [functools.reduce(torch.add, part.values()) for part in parts]
+    sums = [functools.reduce(torch.add, named.values()) for named in factors]
     return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
 
 
@@ -333,7 +330,7 @@ class Attention(nn.Module):
     """Multi-head attention over all streams: weights from the sum of terms are applied to the values of each stream.
 
     Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG 3.1),
-    but where `stream_values` is consecutive.
+    except where `stream_values` is consecutive.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -379,7 +376,8 @@ class Attention(nn.Module):
             if product.ahead is not None:
                 product.ahead.q["absolute"], product.ahead.k["absolute"] = inputs.position_query_key
         products = [product]
-        # Each stream has its own product, unless positions join the words' or keys ahead have another one.
+        # Each stream has its own product, unless the configuration joins streams, positions join words, or keys ahead
+        # have another product.
         if not (self.joins_queries_and_keys or product.ahead is not None or inputs.position_query_key is not None):
             products = [Product({name: product.q[name]}, {name: product.k[name]}) for name in product.q]
         return products, self._collect_biases(inputs, pair_terms), self._split_into_heads(values)
@@ -441,7 +439,7 @@ class Attention(nn.Module):
         """
         products, biases, values = self.compute_terms_and_values(streams, inputs)
         dropout = self.dropout if self.training and inputs.with_dropout else 0.0
-        attn = None
+        weights = None
         terms = None
         inspector = None
         if not torch.compiler.is_compiling():
@@ -452,9 +450,9 @@ class Attention(nn.Module):
             terms = inspector(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:
             terms = term_scores(products, biases, self.scale) if terms is None else terms
-            head_outputs, attn = attend_eagerly(terms, values, inputs.allowed, dropout)
+            head_outputs, weights = attend_eagerly(terms, values, inputs.allowed, dropout)
         else:
             shared = [] if inputs.bias_sum is None else [inputs.bias_sum]  # the sum of the first ones of `biases`
             biases = [*shared, *biases[len(inputs.biases) :]]
             head_outputs = attend_fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
-        return tuple(out(part) for out, part in zip(self.out, self._join_heads(head_outputs), strict=True)), attn
+        return tuple(out(part) for out, part in zip(self.out, self._join_heads(head_outputs), strict=True)), weights

@@ -120,11 +120,11 @@ class NeoBertBlock(_Block):
         Weights are (b, h, n, n), where the backend has them.
         """
         normed = self.attention_norm(streams)
-        update, attn = self.attention(normed, inputs, backend)
+        update, weights = self.attention(normed, inputs, backend)
         streams = self._add_update(normed if self.normalized_residual else streams, update, inputs.with_dropout)
         normed = self.feed_forward_norm(streams)
         base = normed if self.normalized_residual else streams
-        return self._add_update(base, self.feed_forward(normed), inputs.with_dropout), attn
+        return self._add_update(base, self.feed_forward(normed), inputs.with_dropout), weights
 
 
 class BertBlock(_Block):
@@ -142,9 +142,10 @@ class BertBlock(_Block):
 
         Weights are (b, h, n, n), where the backend has them.
         """
-        update, attn = self.attention(streams, inputs, backend)
+        update, weights = self.attention(streams, inputs, backend)
         streams = self.attention_norm(self._add_update(streams, update, inputs.with_dropout))
-        return self.feed_forward_norm(self._add_update(streams, self.feed_forward(streams), inputs.with_dropout)), attn
+        update = self.feed_forward(streams)
+        return self.feed_forward_norm(self._add_update(streams, update, inputs.with_dropout)), weights
 
 
 BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}

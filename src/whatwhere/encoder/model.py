@@ -450,10 +450,10 @@ class Encoder(EncoderPreTrainedModel):
         if keeps_states:
             streams = self._append_state(streams, states)
         for layer in self.layers:
-            streams, attn = layer(streams, inputs, backend)
+            streams, weights = layer(streams, inputs, backend)
             if keeps_states:
                 streams = self._append_state(streams, states)
-            attentions.append(attn)
+            attentions.append(weights)
         last = torch.cat(streams if self.norm is None else self.norm(streams), dim=-1)
         ends_with_last = getattr(config, "tie_last_hidden_states", None) is not False
         hidden_states = tuple(states)
