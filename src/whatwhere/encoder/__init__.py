@@ -1,5 +1,4 @@
-"""The encoder: everything that a saved model needs. Imports stay within this folder, so that a saved model
-carries it."""
+"""The encoder: everything that a saved model needs and carries. Imports of the package stay within this folder."""
 
 import transformers
 

@@ -9,7 +9,7 @@ from .config import EncoderConfig
 
 
 class InputConvolution(nn.Module):
-    """Depthwise convolution over the vectors that enter the first block, which it is added to.
+    """Depthwise convolution over the vectors that enter the first block, added to these vectors.
 
     y_i = x_i + c + Σ_o w_o ⊙ x_{i+o} with vectors c and w_o of the width of x, o from -(k - 1)/2 to (k - 1)/2,
     k = `input_kernel` (the positional encoding generator of Chu et al. 2021, with one axis in place of two). Neighbours

@@ -168,7 +168,7 @@ class Encoder(EncoderPreTrainedModel):
     def position_table(self) -> Tensor | None:
         """Return the position table (max_position_embeddings, width), or None.
 
-        No norm is applied. It is None without a table, and where rows are places in a segment (`bilevel`).
+        Rows are not normalised. None: the scheme has no table, or its rows are places in a segment (`bilevel`).
         """
         if self.position_embeddings is None or self.config.bilevel:
             return None
@@ -469,7 +469,7 @@ class Encoder(EncoderPreTrainedModel):
     def _append_state(self, streams: Streams, states: list[Tensor]) -> Streams:
         """Append the state (b, n, hidden_size) of the streams to `states`, and return the streams.
 
-        Where gradients are computed they are views of the state, so that the state gets a gradient.
+        Where gradients are computed, the returned streams are views of the state, so that the state gets a gradient.
         """
         state = torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0]
         states.append(state)

@@ -21,6 +21,11 @@ def misfits_of_scheme(config: Any) -> Iterator[str]:
     yield from _misfits_of_table(config)
     yield from _misfits_of_segments(config)
     yield from _misfits_of_draws(config)
+    yield from _misfits_of_table_sizes(config)
+
+
+def _misfits_of_table_sizes(config: Any) -> Iterator[str]:
+    """Yield a sentence for each reason why the rank or width of a position table does not fit the other fields."""
     if config.absolute == "low_rank" and config.table_rank is None:
         yield "absolute=low_rank needs table_rank, the rank of the table; got none."
     if config.absolute != "low_rank" and (rank := config.table_rank) is not None:
