@@ -1,4 +1,4 @@
-"""The encoder: everything that a saved model needs and carries. Imports of the package stay within this folder."""
+"""The encoder: everything that a saved model needs and carries. Its modules import nothing else of whatwhere."""
 
 import transformers
 
