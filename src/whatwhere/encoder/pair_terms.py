@@ -137,8 +137,8 @@ class DebertaTerms(PairTerms):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         width = self.heads * config.d_head
-        biased = config.block == "bert"
-        self.query, self.key = (nn.Linear(config.semantic_size, width, bias=biased) for _ in range(2))
+        has_linear_bias = config.block == "bert"
+        self.query, self.key = (nn.Linear(config.semantic_size, width, bias=has_linear_bias) for _ in range(2))
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries unchanged, and the terms `semantic_to_relative` and `relative_to_semantic`."""
