@@ -205,11 +205,20 @@ def heads(
             "pretrain."
         )
     opened = open_model(model, "masked" if ablate else None, attention="eager")
-    reading: dict[str, Any] = {"corpus": corpus, "field": field, "windows": windows, "length": length}
-    reading |= {"ablation_windows": ablate, "scheme": scheme, "out": out, "model_source": model}
     with connect(on, out or Path()) as cluster:
         result = run_heads(
-            opened.model, opened.tokenizer, opened.folder, **reading, cluster=cluster, model_source=model
+            opened.model,
+            opened.tokenizer,
+            opened.folder,
+            corpus=corpus,
+            field=field,
+            windows=windows,
+            length=length,
+            ablation_windows=ablate,
+            scheme=scheme,
+            out=out,
+            cluster=cluster,
+            model_source=model,
         )
     written = f"\n{report_line(result['report'])}" if result["report"] else ""
     emit(result, as_json, heads_text(result) + written)
