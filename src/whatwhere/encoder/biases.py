@@ -189,8 +189,8 @@ class RelativeTerm(nn.Module):
     `special` (DSTG eq. 1) depends on `relative_special`. "shared", (3, h): a value for pairs with both tokens in S, one
     for only the query in S, one for only the key in S. "each", (4, h): values for the query [CLS], the query [SEP], the
     key [CLS] and the key [SEP]; where both tokens are special, the key's value counts (the code of DSTG's authors).
-    `cls` (2, h): θ1 and θ2 of TUPE eq. 9. It is None where no token is reset, and where the absolute correlation has θ
-    for both (TUPE eq. 11).
+    `cls` (2, h): θ1 and θ2 of TUPE eq. 9 themselves, while `cls` of `UntiedPositions` holds rows of a table. It is None
+    where no token is reset, and where the absolute correlation has θ for both (TUPE eq. 11).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -241,9 +241,9 @@ class RelativeTerm(nn.Module):
 class UntiedPositions(nn.Module):
     """TUPE's untied absolute positions: correlation of pU_Q and pU_K in each head, equal in all layers (3.1-3.3).
 
-    LayerNorm normalises p. With a reset, two more rows of the table, p_θ1 and p_θ2 (`cls`), give θ1 and θ2 as their
-    correlations with themselves. With untied=free a parameter `free` (h, n, n) stands for the correlation (TUPE section
-    5).
+    LayerNorm normalises p. With a reset, `cls` (2, width) are two more rows of the table, p_θ1 and p_θ2, whose
+    correlations with themselves are θ1 and θ2. With untied=free two parameters stand for the correlations: `free`
+    (h, n, n) and `theta` (2, h) (TUPE section 5).
     """
 
     tables = ("cls",)  # names of parameters that learn at the rate of the position table

@@ -93,8 +93,8 @@ class EncoderConfig(PretrainedConfig):
         table_file: .npy file or model folder of an `mds` table, whose rows are scaled.
         table_start: how a `learned` table begins, and all that a `fixed` one ever is: "random", "smooth", "half-turn",
             "sinusoidal", "zeros", or the rows of a .npy file or a model folder as they are.
-        table_scale: factor of a table by a formula or of `mds`, or of the waves of `table_start`; None: waves
-            have the root mean square `position_initializer_range`, and a half turn has the factor 0.1.
+        table_scale: factor of a table by a formula or of `mds`, or of the waves of `table_start`; None: the one that
+            gives a root mean square of `position_initializer_range`, but 0.1 for a half turn.
         input_kernel: odd number of taps of a depthwise convolution over what enters the first block, added to it
             (`InputConvolution`), which reads neighbours in the row; 0: none.
 

@@ -91,8 +91,9 @@ class EncoderPreTrainedModel(CarriedModel):
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, *args, **how)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
-        # For code outside its package, transformers skips a module without direct weights as if it were loaded. Tables
-        # and biases may have all their weights in submodules.
+        # With `is_custom_code` (a class outside its package) transformers passes over a module whose direct weights are
+        # loaded, so over every module without any. A table or bias may have all its weights in submodules, and
+        # initialises itself unless they are all loaded. Any other module keeps the rule.
         direct = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         tensors = [*module.parameters(), *module.buffers()]
         loaded = all(getattr(t, "_is_hf_initialized", False) for t in tensors)
@@ -223,51 +224,52 @@ class Encoder(EncoderPreTrainedModel):
             position_ids is None and attention_mask is None and document_ids is None and not config.bilevel
         )
         if config.bilevel:  # rotations and biases count segments, and the table reads places in them
-            places, term_positions = self._locate_in_segments(input_ids, attention_mask, document_ids, pair_mask)
+            places, positions = self._locate_in_segments(input_ids, attention_mask, document_ids, pair_mask)
             table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            term_positions = self._complete_positions(input_ids, attention_mask, position_ids)
-            table_rows = term_positions
-        # Equal rows and consecutive positions allow a faster computation. To see them waits for an accelerator's queue.
+            positions = self._complete_positions(input_ids, attention_mask, position_ids)
+            table_rows = positions
+        # Equal rows and consecutive positions allow a faster computation. On an accelerator too their values are read,
+        # which waits for its queue; `has_values` is false where there are none yet (tracing, meta).
         reads_values = has_values(input_ids)
-        common_positions = term_positions
+        common_positions = positions
         if counts_from_zero:
-            common_positions = term_positions[:1]
+            common_positions = positions[:1]
         elif reads_values and (self.untied is not None or config.pair_terms != "none"):
-            common_positions = common_row(term_positions)
+            common_positions = common_row(positions)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, pair_mask)
-        distance = None
+        distance_or_bucket = None
         if config.relative != "none" or config.pair_terms != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
             # With a mask of pairs every token counts: one that no token looks at may itself look at others.
             token_mask = attention_mask if pair_mask is None else None
             is_consecutive = is_consecutive or (
-                reads_values and positions_are_consecutive(term_positions, token_mask, document_ids)
+                reads_values and positions_are_consecutive(positions, token_mask, document_ids)
             )
-            distance = self._distances_or_buckets(term_positions, is_consecutive and not config.bilevel)
-        position_query_key, biases = self._shared_terms(common_positions, distance, token_kinds, cls_kinds)
+            distance_or_bucket = self._distances_or_buckets(positions, is_consecutive and not config.bilevel)
+        position_query_key, biases = self._shared_terms(common_positions, distance_or_bucket, token_kinds, cls_kinds)
         return AttentionInputs(
             token_kinds,
             cls_kinds,
             table_rows,
             common_positions,
-            distance,
+            distance_or_bucket,
             allowed,
-            **self._rotation_fields(term_positions, common_positions),
+            **self._rotation_fields(positions, common_positions),
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),
             bias_sum=sum_biases(biases),
         )
 
-    def _distances_or_buckets(self, term_positions: Tensor, is_consecutive: bool) -> Tensor:
+    def _distances_or_buckets(self, positions: Tensor, is_consecutive: bool) -> Tensor:
         """Return `distance_or_bucket` of `AttentionInputs`."""
-        distance = distances(term_positions, is_consecutive)
+        distance = distances(positions, is_consecutive)
         buckets = getattr(BIASES.get(self.config.relative), "buckets", None)
         return distance if buckets is None else buckets(distance, self.config)
 
     def _shared_terms(
-        self, common_positions: Tensor, distance: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
+        self, common_positions: Tensor, distance_or_bucket: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
     ) -> tuple[tuple[Tensor, Tensor] | None, list[Bias]]:
         """Return `position_query_key` and `biases` of `AttentionInputs`, from its other fields."""
         position_query_key = None
@@ -280,19 +282,19 @@ class Encoder(EncoderPreTrainedModel):
             else:
                 biases.append(self.untied(table, common_positions, cls_kinds))
         if self.relative is not None:
-            assert distance is not None
-            biases.append(self.relative(distance, token_kinds, cls_kinds))
+            assert distance_or_bucket is not None
+            biases.append(self.relative(distance_or_bucket, token_kinds, cls_kinds))
         return position_query_key, biases
 
-    def _rotation_fields(self, term_positions: Tensor, common_positions: Tensor) -> dict[str, Any]:
+    def _rotation_fields(self, positions: Tensor, common_positions: Tensor) -> dict[str, Any]:
         """Return the fields of `AttentionInputs` that turn queries and keys; none without a rotation."""
         config = self.config
         if config.rotation == "none":
             return {}
-        cos_sin = compute_cos_sin(term_positions, config, self.dtype)
+        cos_sin = compute_cos_sin(positions, config, self.dtype)
         if config.rotation != "xpos":
             return {"cos_sin": cos_sin}
-        cos_sin, over_decay = apply_decay(cos_sin, term_positions, config)
+        cos_sin, over_decay = apply_decay(cos_sin, positions, config)
         is_ahead = common_positions[:, None, None, :] > common_positions[:, None, :, None]
         return {"cos_sin": cos_sin, "cos_sin_over_decay": over_decay, "is_ahead": is_ahead}
 

@@ -172,7 +172,7 @@ class FixedTable(nn.Module):
         super().__init__()
         self.register_buffer("weight", torch.zeros(rows, width))
         if not self.weight.is_meta and config.table_start in ("half-turn", "sinusoidal"):
-            _set_to_start(self.weight, config)  # for a model that is opened without initialisation
+            _set_to_start(self.weight, config)  # a client may build the model without initialising its weights
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the rows to the start that `table_start` names; the rows of a loaded model stay.

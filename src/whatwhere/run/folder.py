@@ -339,7 +339,10 @@ class RunFolder:
         self._is_provisional = False
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
-        """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
+        """Return whether a step is finished from these inputs (None: any) and its files are as last listed.
+
+        The manifest's newest hash of a file counts, whichever step or `whatwhere verify --accept` listed it.
+        """
         finished = self.finished_step(step)
         if finished is None or (inputs is not None and finished["inputs"] != json.loads(json.dumps(dict(inputs)))):
             return False

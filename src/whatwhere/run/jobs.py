@@ -47,7 +47,7 @@ def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
 
 def run_jobs(
     jobs: Sequence[Job],
-    process_threads: int,
+    total_threads: int,
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
@@ -60,7 +60,7 @@ def run_jobs(
     these have finished.
 
     Args:
-        process_threads: Threads of all further processes together. Below 2, or for a single job, there are none: jobs
+        total_threads: Threads of all further processes together. Below 2, or for a single job, there are none: jobs
             run one after another in this process, on as many threads as each `Job` has. On a cluster it is ignored.
         progress: Show bars on stderr.
         process_per_job: True for trainings, which leave a process with a large heap: each job has a process of its own.
@@ -73,7 +73,7 @@ def run_jobs(
         Exception: the error of a job. The other jobs are stopped, trainings with a checkpoint; finished work stays.
     """
     numbered = list(enumerate(jobs))
-    runs_here = len(jobs) < 2 or process_threads < 2
+    runs_here = len(jobs) < 2 or total_threads < 2
     if cluster is None and not runs_here:
         check_not_spawned("This call")
     with _show_bars(progress, len(jobs), name) as show:
@@ -83,9 +83,9 @@ def run_jobs(
         elif runs_here:
             yield from _results(ThisProcess(show, make_context), numbered, show)
         else:
-            for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or process_threads):
+            for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or total_threads):
                 jobs_of_group = list(group)
-                count = min(len(jobs_of_group), process_threads // threads)
+                count = min(len(jobs_of_group), total_threads // threads)
                 jobs_per_process = 1 if process_per_job else None
                 with (
                     Processes(count, threads, jobs_per_process, show, make_context) as processes,

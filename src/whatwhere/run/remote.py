@@ -26,7 +26,7 @@ from ..version import VERSION
 from .lock import InUse, is_free
 from .memory import trim_heap
 from .progress import Progress
-from .signals import Stopped, clear_stop, request_stop, stop_this_thread
+from .signals import Stopped, clear_stop, request_stop, stop_work
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
 SECONDS_OF_LONG_JOB = 5.0  # a job that takes more may have loaded a model
@@ -240,7 +240,7 @@ def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterato
 
     def progress(done: int, total: int, part: str = "", note: str = "") -> None:
         if is_unwanted.is_set():
-            stop_this_thread()
+            stop_work()
         send_progress(done, total, part, note)
 
     watcher = threading.Thread(target=watch, daemon=True)

@@ -100,6 +100,7 @@ class StrictConfig(BaseModel):
     )
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
     # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
+    # They suffice where the verb then reads the saved settings itself (`cli/train.py`): `bind` compares defaults, too.
     RESUME_ARGUMENTS: ClassVar[str] = ""
 
     @classmethod
@@ -253,8 +254,8 @@ class StrictConfig(BaseModel):
 
         With `keep_saved`, these may differ from the saved ones in `CHANGEABLE_KEYS`, in `changeable`, in a path with
         equal content (`has_same_content`, `plain_path`), and by what `join_earlier` adds; any other difference is
-        refused. Without, these are saved at once if the run has no file of settings; the command saves its settings
-        again (`save_and_accept`) when it accepts its input.
+        refused. Without, these are saved only if the run has no file of settings, and an older file stays until the
+        command accepts its input: every command must then call `save_and_accept`.
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text

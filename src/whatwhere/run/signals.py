@@ -44,11 +44,11 @@ def clear_stop() -> None:
     _stop_signal = None
 
 
-def stop_this_thread() -> None:
-    """Stop the work of the calling thread: immediately, or after its step inside `defer_stop`.
+def stop_work() -> None:
+    """Ask this process to stop, and raise in the calling thread unless some work of the process defers the stop.
 
     Raises:
-        Stopped: no work defers a stop.
+        Stopped: no work is inside `defer_stop`.
     """
     request_stop()
     if _may_stop_now.is_set():

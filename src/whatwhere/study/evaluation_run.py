@@ -302,7 +302,7 @@ def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[A
         field = benchmark.config.model_fields.get("tasks")
         default = field.get_default(call_default_factory=True) if field else []
         tasks = benchmark.brief.get("tasks") or default
-        # Without names of tasks, one check is of the whole benchmark: its folder names the tasks, or it has none.
+        # A benchmark without names of tasks is checked as a whole: it is one task, or its data folder names the tasks.
         to_check: list[list[str]] = [[task] for task in tasks] if tasks else [[]]
         with_data: list[list[str]] = []
         for names in to_check:

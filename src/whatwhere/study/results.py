@@ -111,7 +111,7 @@ def save_study(
     entries = [_entry_of(run, config, steps, model) for model in measured]
     page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
-    inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
+    inputs = {"models": [str(model) for model in measured]}
     return save_results(run, gathered, PAGE_FACTS, page_facts, judge_claims(gathered), inputs)
 
 

@@ -42,11 +42,12 @@ class TableMeasurements:
         return {"tables": entries, "left_out": self.left_out}
 
 
-def measure_tables(sources: Sequence[str | Path], words: bool = False) -> TableMeasurements:
+def measure_tables(sources: Sequence[str | Path], words: bool = False, study: str = KIND) -> TableMeasurements:
     """Measure every position table of the sources.
 
     Args:
         words: Measure word tables, too, by shares of components and N50 alone.
+        study: Name of the study in the records.
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -56,7 +57,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> TableM
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            context = RecordContext(table.name, table.seed, KIND)
+            context = RecordContext(table.name, table.seed, study)
             noise = noise_records(table.rows, context) if table.kind == POSITIONS else []
             records.append(measure(table.rows, context)[0] + noise)
         except ValueError as error:
@@ -83,11 +84,11 @@ def run_spectra(
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
         clear_leftovers_and_bind(config, run, CONFIG)
-        measured = measure_tables(sources, words)
+        measured = measure_tables(sources, words, run.name)
         page_facts = measured.summary()
         files: list[str] = []
         for table, entry in zip(measured.tables, page_facts["tables"], strict=True):
-            context = RecordContext(table.name, table.seed, KIND)
+            context = RecordContext(table.name, table.seed, run.name)
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
             file = f"arrays/{kind}-{context.stem}.npz"

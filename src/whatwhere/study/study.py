@@ -259,6 +259,7 @@ def _time_steps(study: Study) -> dict[str, float]:
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
     make_context = partial(trust_scheme_of_job, text_of_scheme(study.config.scheme))
+    # A single job: it runs in this process, on its own threads, unless on a cluster.
     ((_, seconds),) = run_jobs(jobs, 1, study.progress, make_context=make_context, cluster=study.cluster)
     return dict(seconds)
 
@@ -274,10 +275,10 @@ def complete_study(study: Study) -> Path:
     results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
     # 1: trainings run one after another in this process, each with all threads of the process.
-    process_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
+    total_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(trust_scheme_of_job, text_of_scheme(config.scheme))
     # `closing` stops running jobs before an interrupted command gives up the lock of the folder.
-    trainings = run_jobs(jobs, process_threads, study.progress, make_context=make_context, cluster=study.cluster)
+    trainings = run_jobs(jobs, total_threads, study.progress, make_context=make_context, cluster=study.cluster)
     with closing(trainings):
         for job, summary in trainings:
             _log_trained(study, job.args[0].model, summary)
@@ -428,6 +429,7 @@ def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
 
 
 def _log_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
+    """Log that the job of a model has ended: it is trained, by this job or an earlier one, and measured."""
     loss = summary["validation_loss"]
     study.log.log_event("trained", model=model.name, seed=model.seed, loss=None if loss is None else round(loss, 3))
 

@@ -55,7 +55,10 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
         return self
 
     def given_keys(self) -> set[str]:
-        """Return the keys that the user gave a value other than the recipe's, which `_fill` has filled in elsewhere."""
+        """Return the keys that have another value than the recipe's.
+
+        `_fill` writes the recipe's values into the keys that the user left out, so that pydantic counts them as given.
+        """
         defaults = defaults_of(self.recipe, self.size) | {"recipe": recipe_of(self.preset)}
         return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
 

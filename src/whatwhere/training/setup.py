@@ -115,7 +115,11 @@ class TrainingSetup:
             torch.cuda.set_rng_state(states["cuda"])
 
     def seed_by_rank(self) -> None:
-        """Seed this process by its rank, unless it is the main one, so that each process draws its own dropout."""
+        """Seed this process by its rank, so that each process draws its own dropout.
+
+        The main process goes on from where the drawing of weights left its generator: `pretrain` and `open_model` (of a
+        fine-tuning) seeded it before.
+        """
         if rank := self.accelerator.process_index:
             torch.manual_seed((self.config.seed << 16) + rank)
 

@@ -80,7 +80,7 @@ def _check_tokenizer_of_windows(config: ConfigWithScheme, run: RunFolder, name: 
     run.check(name)
     if not (out / "corpus" / "tokenizer").is_dir():
         return
-    # `prepare_windows` compares the names of tokenizers, not their content.
+    # Before the earlier files are removed: `prepare_windows` would refuse another tokenizer only afterwards.
     settings = read_yaml(out / name, "Delete it, or choose another --out.")
     for key in [key for key in _TOKENIZER_KEYS if isinstance(settings, dict) and key in settings]:
         value = getattr(config, key)
