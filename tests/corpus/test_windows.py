@@ -17,7 +17,7 @@ from whatwhere.run.files import machine_id, sha256
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.manifest import MANIFEST
 from whatwhere.run.verify import verify
-from whatwhere.study.training_records import text_records
+from whatwhere.study.training_records import corpus_size_records
 from whatwhere.training.corpus_settings import check_enough_windows
 
 
@@ -442,7 +442,7 @@ def test_the_manifest_records_what_is_read(list_source, tokenizer, tmp_path, cap
     for join, pieces in (("run-on", "all"), ("none", "all"), ("none", "first"), ("isolate", "all")):
         how = {"length": 32, "join": join, "pieces": pieces, "held_out": 0.0}
         made = build_windows(list_source(texts), tokenizer, tmp_path / f"{join}-{pieces}", **how)
-        (share,) = [r.value for r in text_records(made, "s") if r.metric == "corpus.from_start"]
+        (share,) = [r.value for r in corpus_size_records(made, "s") if r.metric == "corpus.from_start"]
         assert share == made["train"].from_start()
         said[join, pieces] = build.describe_pieces(made), share
         assert capsys.readouterr().err.rstrip().endswith(said[join, pieces][0])

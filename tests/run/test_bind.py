@@ -166,3 +166,16 @@ def test_changed_or_foreign_settings_are_refused(tmp_path):
         run.write(NAME, {"steps": 3, "pace": 2})
     with pytest.raises(ValueError, match="is refused here: Unknown configuration key 'pace'"):
         bound(out, steps=3)
+
+
+def test_a_run_without_results_takes_another_scheme(tmp_path):
+    """The settings named the copy of a scheme that a stopped command had left, and the new scheme was never used."""
+    scheme = tmp_path / "mine.py"
+    scheme.write_text("")
+    config = FinetuneConfig.parse({"start": "reference", "data": "a.tsv", "dev": "b.tsv", "scheme": str(scheme)})
+    with RunFolder.open(tmp_path / "run", "finetune") as run:
+        config.bind(run, NAME, keep_saved=False)
+        scheme.write_text("x = 1")
+        settings = config.bind(run, NAME, keep_saved=False)
+        settings.save_and_accept(run, NAME)
+        assert run.read("scheme.py") == "x = 1"

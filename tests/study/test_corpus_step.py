@@ -31,7 +31,7 @@ def test_the_warning_names_no_option_of_geometry(tmp_path, monkeypatch, caplog):
     with RunFolder.open(tmp_path / "run", "study") as run:
         corpus_step.measure_corpus(run, NoWindows(train=None))
         corpus_step.measure_corpus(run, NoWindows(train=None))  # said once
-        assert corpus_step.corpus_records(run) == []
+        assert corpus_step.corpus_geometry_records(run) == []
     (message,) = caplog.messages
     assert message.startswith(f"No geometry of the corpus: {problem} Study more text, or smaller documents")
     assert "--set document=blank-line" in message and "min_support" not in message

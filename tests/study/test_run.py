@@ -73,7 +73,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path)
     assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
     assert unexplained(broken, "A study") == unexplained(whole, "A study") == []
     events = {line["event"]: set(line) - {"seconds", "event"} for line in read_lines(broken / "log.jsonl")}
-    assert set(events) == {"study", "study resumed", "unequal terms", "windows", "trained", "report"}
+    assert set(events) == {"study", "study resumed", "models differ", "windows", "trained", "report"}
     for event, facts in events.items():
         (named,) = (names for names in logged("A study") if event in names)
         assert facts - {"pid"} <= named and named - facts <= set(events), event
@@ -119,7 +119,7 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
         timed = {"seconds", "tokens_per_second", "memory.peak"}
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
-    told = [line["terms"] for line in read_lines(tmp_path / "2/s/log.jsonl") if line["event"] == "unequal terms"]
+    told = [line["differences"] for line in read_lines(tmp_path / "2/s/log.jsonl") if line["event"] == "models differ"]
     residual = (
         "residual (`printed` stream, others normalized)" if more else "residual (`dstg` normalized, `printed` stream)"
     )

@@ -188,7 +188,7 @@ class FixedTable(nn.Module):
 
 
 def _set_to_start(weight: Tensor, config: EncoderConfig) -> None:
-    """Set a table (rows, width) to the start that `table_start` names."""
+    """Set a table (rows, width) to the start that `table_start` names; functions of `init` leave loaded rows alone."""
     rows, width = weight.shape
     assert config.position_initializer_range is not None
     if config.table_start == "random":
@@ -201,7 +201,7 @@ def _set_to_start(weight: Tensor, config: EncoderConfig) -> None:
     elif config.table_start == "sinusoidal":
         waves = sinusoid(rows, width, torch.float64)
         init.copy_(weight, _starting_scale(config, waves) * waves)
-    elif has_loaded_numbers(weight):  # nothing is drawn for a loaded model, and it needs no file
+    elif has_loaded_numbers(weight):  # spare a loaded model the drawing, and the file
         return
     elif config.table_start == "smooth":
         noise = smooth_noise(rows, width)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .admission import Admission, explain_lost_scheduler
-from .deaths import MEMORY, MOST_DEATHS, Deaths, count_deaths_by_job, describe_deaths
+from .deaths import MEMORY, MOST_DEATHS, Deaths, count_deaths_caused_by_job, describe_deaths
 from .executors import Job, MakeContext
 from .remote import BEGIN, JobSite, code_versions, do_job
 
@@ -101,7 +101,7 @@ class ClusterJobs:
         number, _ = self._under_way[dask_future]
         self.deaths.wait_for_loss(number, error.last_worker.address)
         causes = self.deaths.find_causes(number)
-        if count_deaths_by_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
+        if count_deaths_caused_by_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
         with explain_lost_scheduler(self.client, self.address):
             dask_future.retry()

@@ -115,7 +115,7 @@ class Deaths:
             time.sleep(0.2)
 
 
-def count_deaths_by_job(causes: Counter[str]) -> int:
+def count_deaths_caused_by_job(causes: Counter[str]) -> int:
     """Count the workers that died of a job: all but workers that were lost with their machine or batch job."""
     return causes.total() - causes[GONE]
 

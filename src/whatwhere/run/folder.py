@@ -35,7 +35,8 @@ from .manifest import MANIFEST, Manifest
 LOG = "log.jsonl"
 _LONGEST = 4096  # characters of a path
 _removable_runs: set[Path] = set()  # runs of this process that go with the run around them if that one is refused
-_FILES_WITHOUT_HASH = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
+# Lines are added to the first two, and people edit cards. A finished training lists its log all the same.
+_FILES_WITHOUT_HASH = (MANIFEST, LOG, "README.md")
 
 
 class RunFolder:
@@ -59,8 +60,9 @@ class RunFolder:
         """Open a run for writing under its lock, and create it if it is missing.
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
-        A ValueError before `accept_input` or `mark_done` means that the input of a new run was refused. Its listed
-        files are then removed, with the runs that this process made inside it, unless `keep_inner_run` kept them.
+        A ValueError before `accept_input` or `mark_done` of this object (jobs have others) means that the input of a
+        new run was refused. Its listed files are then removed, with the runs that this process made inside it, unless
+        `keep_inner_run` kept them.
 
         Args:
             kind: Kind of the run ("study", "pretrain", ...).

@@ -99,7 +99,7 @@ def lock(folder: Path) -> Iterator[None]:
         _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
-            path.unlink(missing_ok=True)  # a process that has just opened it opens a new one
+            path.unlink(missing_ok=True)  # filelock opens it anew where it is gone once locked
         finally:  # also where a signal interrupts this process
             file_lock.release()
         with suppress(OSError):  # a folder that holds files stays, as do those above it

@@ -254,8 +254,8 @@ class StrictConfig(BaseModel):
 
         With `keep_saved`, these may differ from the saved ones in `CHANGEABLE_KEYS`, in `changeable`, in a path with
         equal content (`has_same_content`, `plain_path`), and by what `join_earlier` adds; any other difference is
-        refused. Without, these are saved only if the run has no file of settings, and an older file stays until the
-        command accepts its input: every command must then call `save_and_accept`.
+        refused. Without, these are saved only if the run has no file of settings: an older file stays until the
+        command accepts its input (`save_and_accept`), or goes before (`study.results.clear_leftovers_and_bind`).
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def measure_corpus(run: RunFolder, windows: Windows, progress: Progress = ignore_progress) -> None:
-    """Measure the positions in the training documents once; `corpus_records` reads the records.
+    """Measure the positions in the training documents once; `corpus_geometry_records` reads the records.
 
     Positions count from 0 at the first token after [CLS], as in GEOM; later pieces of a document are left out. Where
     nothing can be measured, the records are empty, and a warning on stderr says why.
@@ -50,7 +50,7 @@ def measure_corpus(run: RunFolder, windows: Windows, progress: Progress = ignore
     run.mark_done(STEP, files=[_ARRAYS, _RECORDS])
 
 
-def corpus_records(run: RunFolder) -> list[Record]:
+def corpus_geometry_records(run: RunFolder) -> list[Record]:
     """Return the records of the measured corpus; none where nothing could be measured."""
     records: list[Record] = run.read(_RECORDS)
     return records

@@ -31,7 +31,7 @@ from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
-from .corpus_step import corpus_records, measure_corpus
+from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
 from .model_task import ModelTask, can_probe, train_and_measure
 from .results import PAGE_FACTS, save_study, total_seconds
@@ -47,7 +47,7 @@ from .training_plan import (
     threads_per_model,
     threads_while_timed,
 )
-from .training_records import text_records
+from .training_records import corpus_size_records
 
 CONFIG = STUDY_SETTINGS
 KIND = "study"
@@ -147,7 +147,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     if words := config.differences_message():
-        log.log_event("unequal terms", words, terms=words)
+        log.log_event("models differ", words, differences=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     _check_models(config, windows, log)
     config = _match_widths(config, windows, log)
@@ -360,12 +360,12 @@ def records_without_model(study: Study) -> list[Record]:
     """Return the records that need no model: sizes of the text, ceilings of the probes, geometry of its positions."""
     config = study.config
     name = study.run.name
-    records = text_records(study.windows, name)
+    records = corpus_size_records(study.windows, name)
     if can_probe(study.windows):
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.all_analyses:
-        records += corpus_records(study.run)
+        records += corpus_geometry_records(study.run)
     return records
 
 

@@ -179,7 +179,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         "tables",
         "first_row",
         "models",
-        "scheme",
+        "scheme",  # may be added or left out; another text than the run's is refused
         "seed",
         "workers",
     )

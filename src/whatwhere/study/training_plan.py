@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ..corpus import Windows
 from ..models.explain import costs, matched_width
 from ..run.jobs import parallel_jobs, threads_of_jobs
+from ..run.processes import count_cores
 from .study_settings import StudyConfig
 
 # Shares of the time: for the report, and for probes where all_analyses=False; at most for all analyses.
@@ -39,7 +40,7 @@ class ModelOfSeed:
 
     @property
     def step_name(self) -> str:
-        """Name of the step of the study that trains and measures this model."""
+        """Name of the step of the study that trains and measures this model; its files are the measurements alone."""
         return f"measured {self}"
 
 
@@ -80,7 +81,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
 
 def threads_per_model(at_once: int) -> int:
     """Return how many threads each of `at_once` models has, which share the cores: at least one."""
-    return max(1, parallel_jobs() // at_once)
+    return max(1, count_cores() // at_once)
 
 
 def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
@@ -94,7 +95,10 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads with which steps are timed, as of the first training; None: all threads of the process."""
+    """Return the threads with which steps are timed: the first training's, if trainings are long enough for processes.
+
+    None: all threads of the process.
+    """
     return threads_of_models(config, models_at_once(config, None))[0]
 
 

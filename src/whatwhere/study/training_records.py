@@ -23,7 +23,7 @@ COSTS = {
 }
 
 
-def text_records(windows: Windows, study: str) -> list[Record]:
+def corpus_size_records(windows: Windows, study: str) -> list[Record]:
     """Return records of the corpus: sizes, tokens that its training windows leave empty, and the unigram loss."""
     train = windows["train"]
     context = RecordContext("", study=study)

@@ -93,8 +93,8 @@ class Logger:
         self._seconds_waited += time.perf_counter() - began
 
     @contextlib.contextmanager
-    def pause_clock(self) -> Iterator[None]:
-        """Leave the block's time, a validation's or a checkpoint's, out of the training's speed."""
+    def leave_out_of_speed(self) -> Iterator[None]:
+        """Leave the block's time (a validation, a checkpoint) out of the speed of a line, but not out of `seconds`."""
         began = time.perf_counter()
         yield
         self._line_began += time.perf_counter() - began

@@ -76,10 +76,10 @@ class Trainer(TrainingSetup):
 
         # Before the first step
         if resumed_step is None:
-            with logger.pause_clock():
+            with logger.leave_out_of_speed():
                 checkpointer.save(0)
         if validator and steps_done == 0 and not logger.history:
-            with logger.pause_clock():
+            with logger.leave_out_of_speed():
                 logger.log(0, validator.validate())
 
         progress_here = progress if self.accelerator.is_main_process else False
@@ -105,13 +105,13 @@ class Trainer(TrainingSetup):
 
                 # Validate
                 if validator and validator.is_due(step):
-                    with logger.pause_clock():
+                    with logger.leave_out_of_speed():
                         logger.log(step, validator.validate())
 
                 # Save, and stop
                 must_stop, must_save = stop.agree(checkpointer.is_overdue())
                 if checkpointer.is_planned(step) or must_stop or must_save:
-                    with logger.pause_clock():
+                    with logger.leave_out_of_speed():
                         checkpointer.save(step)
                 if must_stop:
                     raise Stopped(f"after step {step:,} of {label}, with a checkpoint")

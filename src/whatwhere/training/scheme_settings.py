@@ -117,19 +117,23 @@ class ConfigWithScheme(SchemeKeys):
         run.write(name, settings.model_dump(mode="json"))
 
     def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings to go on with, after comparing the text of the scheme.
+        """Return the settings to go on with; they name the run's copy of the scheme where it has the same text.
 
-        They name the run's copy of the scheme: the user may change or delete the file meanwhile.
+        The user may change or delete the own file meanwhile. Without `keep_saved`, the copy may be of another scheme,
+        which an earlier command left; `save_in` replaces it.
 
         Raises:
-            ValueError: as every configuration, or the scheme differs from the run's copy.
+            ValueError: as every configuration; with `keep_saved`, the scheme differs from the run's copy.
         """
         if keep_saved:
             self.check_same_scheme(run.path)
         settings = super().bind(run, name, keep_saved=keep_saved, changeable=changeable)
         copy = run.path / SCHEME
-        has_copy = settings.scheme is not None and copy.is_file()
-        return settings.model_copy(update={"scheme": str(copy)}) if has_copy else settings
+        if settings.scheme is None or not copy.is_file():
+            return settings
+        if not keep_saved and copy.read_text("utf-8") != Path(settings.scheme).read_text("utf-8"):
+            return settings
+        return settings.model_copy(update={"scheme": str(copy)})
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for the key `scheme` if the run has a copy, whose text `bind` has compared; else False."""
