@@ -193,8 +193,8 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = token_positions(attention_mask, limit)
         if limit is None or position_ids.is_floating_point():  # a formula has every real position
             return position_ids
-        # On an accelerator reading the maximum would stall the queue: only the length is checked there, and nothing
-        # where positions are given, as positions in a long row of packed documents may be small.
+        # A check is not worth a wait for an accelerator's queue (a faster computation is: `attention_inputs`). Only the
+        # length is checked there, and nothing where positions are given: they may be small in a long packed row.
         if has_values_on_cpu(position_ids) and position_ids.numel():
             check_positions(position_ids, limit)
         elif not are_given:

@@ -89,7 +89,7 @@ def run_jobs(
                 jobs_per_process = 1 if process_per_job else None
                 with (
                     Processes(count, threads, jobs_per_process, show, make_context) as processes,
-                    _explain_end(name, process_per_job, progress),
+                    _explain_end(name, process_per_job, progress, threads),
                 ):
                     yield from _results(processes, jobs_of_group, show)
 
@@ -105,8 +105,8 @@ def _results(
 
 
 @contextmanager
-def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[None]:
-    """Print that finished work stays where a signal stops the block, in which processes do jobs.
+def _explain_end(name: str, process_per_job: bool, progress: bool, threads: int) -> Iterator[None]:
+    """Print that finished work stays where a signal stops the block, in which processes of `threads` each do jobs.
 
     Raises:
         OSError: a process was killed; the message has advice.
@@ -119,8 +119,8 @@ def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[N
         raise
     except BrokenProcessPool:
         advice = "put `taskset -c 0` before it"
-        if process_per_job:  # with one thread, as the killed process: results depend on the number of threads
-            advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
+        if process_per_job:  # with the threads of the killed process: results depend on their number
+            advice = f"put `OMP_NUM_THREADS={threads}` before it and add `--set at_once=1`"
         raise OSError(
             "A process was killed, perhaps for lack of memory. Run the same command to resume. "
             f"To do one of the {name} at a time, {advice}."

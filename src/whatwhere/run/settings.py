@@ -98,7 +98,8 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
+    # Keys that may change when a run is resumed. Some, such as `at_once`, change the threads of what is still to train.
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
     # They suffice where the verb then reads the saved settings itself (`cli/train.py`): `bind` compares defaults, too.
     RESUME_ARGUMENTS: ClassVar[str] = ""

@@ -13,7 +13,7 @@ from ..run.folder import RunFolder
 from ..run.progress import Progress, ignore_progress
 from .geometry_run import geometry_arrays, geometry_records
 
-CORPUS = "corpus"  # `model` of the records of a study's own corpus
+CORPUS = "corpus"  # `model` of the geometry's records; sizes of the corpus (`corpus_size_records`) have the model ""
 # Fewer than `whatwhere geometry` takes by default, to save time.
 MOST_STUDY_POSITIONS = 254
 GROUPS = 16  # of documents, for intervals

@@ -106,12 +106,13 @@ def run_heads(
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
-        folder: where the model was read from. corpus, field, length: see `model_windows`.
+        folder: where this machine read the model from, or its name on the Hub as a path. corpus, field, length: see
+            `model_windows`.
         windows: how many held-out windows of full length to read.
         ablation_windows: in how many of these to measure the loss with parts of the model taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
         cluster: workers that run the analyses; they open the model, and see `out`. None: this process.
-        model_source: folder or Hub name by which workers open the model; None: `folder`.
+        model_source: the model as the user named it, by which workers open it, such as "reference"; None: `folder`.
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds

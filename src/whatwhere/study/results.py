@@ -37,7 +37,8 @@ NOTES = {
 def clear_leftovers_and_bind(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
     """Remove the files of a run without results and save the settings; with results, compare the settings.
 
-    For runs that write all results at the end (`heads`, `spectra`): when stopped, they leave files of other settings.
+    For commands that measure everything anew each time and write all results at the end (`heads`, `spectra`): when
+    stopped, they leave files of other settings.
 
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.

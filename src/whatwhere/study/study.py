@@ -242,7 +242,7 @@ def _turn_minutes_into_steps(study: Study) -> None:
     cluster_workers = None if study.cluster is None else study.cluster.admit_workers()
     budget = budget_of_minutes(config, seconds, study.log.seconds(), cluster_workers)
     outcome = {"steps": budget.steps, "seconds_per_step": seconds}
-    study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, outcome=outcome)
+    study.run.mark_done(BUDGET_STEP, outcome=outcome)  # of the minutes of the settings, which cannot change
     times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
     study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
     training = config.pretraining(config.models[0])

@@ -1,4 +1,4 @@
-"""Entropy penalty of the public code before DSTG's, on heads that look at many distances by position, few by meaning.
+"""Entropy penalty of an earlier code of DSTG's authors, on heads that look at many distances by position, few by sense.
 
 The authors' stored job script has the weight 0.01 (LequeuISIR/PosNeoBERT, `compute_head_entropy`); the paper does not
 mention the penalty. The first version there sends gradients through both factors, as here; a later one not through the

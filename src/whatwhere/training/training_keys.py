@@ -249,7 +249,7 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     entropy_weight: NonNegativeFloat = Field(
         0.0,
         description="Weight of a penalty on heads that look at many distances by position and at few by meaning, as in "
-        "the public code before DSTG's (0.01 there); it is part of the training loss that is logged.",
+        "an earlier code of DSTG's authors (0.01 there); it is part of the training loss that is logged.",
     )
     validation_windows: Count = Field(256, description="Held-out windows of a validation.")
     language: str = Field("und", pattern="^[a-z]{2,3}$", description="Language of the text (ISO 639), for the card.")
