@@ -1,3 +1,5 @@
+"""Threads and steps of the trainings of a study."""
+
 import torch
 
 from whatwhere.study import training_plan

@@ -161,7 +161,7 @@ def _group_of(name: str, parameter: Tensor, module: nn.Module) -> str:
 
     Args:
         name: full name of the parameter, as `named_parameters` gives it.
-        module: module that has the parameter. A module of a scheme lists in its attribute `tables` those of its
+        module: module that has the parameter. A module of a scheme lists in its attribute `tables` the names of
             parameters that learn as the position table does. The rows of `relative=product` learn as biases.
     """
     *module_names, last_name = name.split(".")
