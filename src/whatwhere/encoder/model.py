@@ -488,9 +488,9 @@ class Encoder(EncoderPreTrainedModel):
         special_tokens_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Compute the named terms of the attention scores, each (layers, b, h, n, n).
+        """Compute the named terms of the attention scores, each (blocks, b, h, n, n).
 
-        The batch axis has size 1 where the term is constant over the batch.
+        Block i, from 0, is layer i + 1 of records. The batch axis has size 1 where the term is constant over the batch.
 
         It takes the inputs of `forward` and raises its errors. Terms are in score units, before the padding mask; they
         sum to the scores that the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the

@@ -99,7 +99,8 @@ def lock(folder: Path) -> Iterator[None]:
         _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
-            path.unlink(missing_ok=True)  # filelock opens it anew where it is gone once locked
+            # A waiting process sees that the file it locks is gone, and opens a new one (filelock 4.2 and later).
+            path.unlink(missing_ok=True)
         finally:  # also where a signal interrupts this process
             file_lock.release()
         with suppress(OSError):  # a folder that holds files stays, as do those above it

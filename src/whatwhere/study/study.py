@@ -66,7 +66,7 @@ class StudyLog:
         self.began = time.perf_counter()
 
     def seconds(self) -> float:
-        """Return the seconds since this log was made; a command with `--on` makes it when a worker is there."""
+        """Return the seconds of this command, since it made this object; with `--on`, since a worker was there."""
         return time.perf_counter() - self.began
 
     def log_event(self, event: str, words: str = "", /, **values: Any) -> None:

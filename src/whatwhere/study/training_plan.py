@@ -95,9 +95,9 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads with which steps are timed: the first training's, if trainings are long enough for processes.
+    """Return the threads with which steps are timed: as many as the first of long trainings has.
 
-    None: all threads of the process.
+    The number of steps is not known yet: short trainings run one by one. None where long ones do, too: all threads.
     """
     return threads_of_models(config, models_at_once(config, None))[0]
 
@@ -109,7 +109,7 @@ def budget_of_minutes(
 
     Args:
         seconds_per_step: Model -> seconds of one step, alone on its threads.
-        seconds_spent: Seconds that the study has taken so far.
+        seconds_spent: Seconds that this command has taken so far; earlier commands on the study do not count.
         cluster_workers: Workers of a cluster that train; None: processes of this machine.
     """
     assert config.minutes is not None
