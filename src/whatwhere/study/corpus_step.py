@@ -14,8 +14,8 @@ from ..run.progress import Progress, ignore_progress
 from .geometry_run import geometry_arrays, geometry_records
 
 CORPUS = "corpus"  # `model` of the geometry's records; sizes of the corpus (`corpus_size_records`) have the model ""
-# Fewer than `whatwhere geometry` takes by default, to save time.
 MOST_STUDY_POSITIONS = 254
+# Fewer than `whatwhere geometry` takes by default (32 and 10), to save time.
 GROUPS = 16  # of documents, for intervals
 SPLITS = 4  # random halves
 STEP = "measured corpus"

@@ -108,7 +108,7 @@ class Study:
         )
 
     def is_measured(self, model: ModelOfSeed) -> bool:
-        """Return whether a model is measured and its files are as they were written."""
+        """Return whether a model is measured, and its records and arrays are as they were written (not its weights)."""
         return self.run.is_reusable(model.step_name)
 
 
@@ -333,7 +333,7 @@ class _StudyResults:
     def write_if_due(self) -> None:
         """Write the results of the models measured so far, if a page is due and models are still to be measured."""
         measured = [model for model in self.models if self.study.is_measured(model)]
-        # No page is drawn while a finished model, whose files are damaged or missing, waits to be measured again.
+        # No page is drawn while a finished model, whose measurements are damaged, waits to be measured again.
         must_repeat = any(self.study.run.damage_of_step(model.step_name) for model in self.models)
         is_due = _needs_page(self.models, self.models_on_page, measured)
         if 0 < len(measured) < len(self.models) and not must_repeat and is_due:

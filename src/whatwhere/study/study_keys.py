@@ -167,7 +167,10 @@ class HeadsConfig(StrictConfig):
         ge=8,
         description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew of the text in "
         "--corpus, else of python-docs, never of the run's text. A --corpus of windows must have this length.",
-        json_schema_extra={"default": "the run's, else its training's (not ours: all that it reads), at most 512"},
+        json_schema_extra={
+            "default": "as the model's own windows; without any, as its training had (not ours: all that it reads), but "
+            "at most 512"
+        },
     )
     ablate: int = Field(
         0,
