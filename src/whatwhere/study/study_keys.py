@@ -168,8 +168,8 @@ class HeadsConfig(StrictConfig):
         description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew of the text in "
         "--corpus, else of python-docs, never of the run's text. A --corpus of windows must have this length.",
         json_schema_extra={
-            "default": "as the model's own windows; without any, as its training had (not ours: all that it reads), but "
-            "at most 512"
+            "default": "as the model's own windows; without any, as its training had (not ours: all that it reads), at "
+            "most 512"
         },
     )
     ablate: int = Field(
