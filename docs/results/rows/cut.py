@@ -2,9 +2,10 @@
 
     python docs/results/rows/cut.py WIKIPEDIA OUT
 
-few.jsonl: as many articles as there are docstrings, whole. short.jsonl: all articles, each cut to the number of tokens
-of a docstring drawn by chance. few-short.jsonl: the articles of few.jsonl, each cut to the tokens of another docstring.
-Tokens are counted by the tokenizer of a study, trained on each text. Articles and lengths are drawn from seed 0.
+few.jsonl: as many articles as there are docstrings, their first 20,000 characters. short.jsonl: all articles, each cut
+to the number of tokens of a docstring drawn by chance. few-short.jsonl: the articles of few.jsonl, each cut to the
+tokens of another docstring. Tokens are counted by the tokenizer of a study, trained on each text. Articles and lengths
+are drawn from seed 0.
 """
 
 import json
@@ -41,7 +42,7 @@ def _cut(texts: Iterable[str], lengths: Iterable[int], tokenizer) -> Iterator[st
     """Yield the first tokens of each text, as many as its length says."""
     for text, length in zip(texts, lengths, strict=True):
         ends = tokenizer(text, verbose=False, return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
-        yield text[: ends[min(length, len(ends)) - 1][1]]
+        yield text[: ends[min(max(length, 1), len(ends)) - 1][1]]
 
 
 def _write(path: Path, texts: Iterable[str]) -> None:

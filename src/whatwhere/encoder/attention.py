@@ -159,8 +159,7 @@ def attend_by_sdpa(
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `attend_in_tiles` where it is faster.
 
     A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. The kernel has one
-    product of queries and keys: with another one for keys ahead, elsewhere than on a CPU, all scores (b, h, n, n) are
-    computed.
+    product of queries and keys: where it is used and keys ahead have another one, all scores (b, h, n, n) are computed.
     """
     is_slow_in_torch = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
     if q.device.type == "cpu" and is_slow_in_torch and not torch.compiler.is_compiling():

@@ -70,7 +70,7 @@ class StudyLog:
         return time.perf_counter() - self.began
 
     def log_event(self, event: str, words: str = "", /, **values: Any) -> None:
-        """Log an event with its values; where progress is shown, print `words`, else the values."""
+        """Log an event with its values; where progress is shown, print `words`, or without words event and values."""
         seconds = round(self.seconds(), 2)
         self.run.log(seconds=seconds, event=event, pid=os.getpid(), **values)
         if self.progress:

@@ -98,7 +98,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
         positions = config.max_position_embeddings
         if self.length > positions and config.position_limit is None and "max_position_embeddings" not in self.model:
             config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
-        elif self.length > positions and not config.bilevel:  # with bilevel, positions beyond it share the last row
+        elif self.length > positions and not config.bilevel:  # bilevel: places beyond the table share its last row
             has = "has" if config.position_limit is None else "has a position table of"
             raise ValueError(
                 f"length={self.length} tokens, but {self.preset} {has} {positions} positions. "

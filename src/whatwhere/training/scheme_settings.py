@@ -119,8 +119,8 @@ class ConfigWithScheme(SchemeKeys):
     def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
         """Return the settings to go on with; they name the run's copy of the scheme where it has the same text.
 
-        The user may change or delete the own file meanwhile. Without `keep_saved`, the copy may be of another scheme,
-        which an earlier command left; `save_in` replaces it.
+        The user may then change or delete the own file. Without `keep_saved`, the copy may be of another scheme, which
+        an earlier command left: the own file is named, and `save_in` replaces the copy.
 
         Raises:
             ValueError: as every configuration; with `keep_saved`, the scheme differs from the run's copy.
