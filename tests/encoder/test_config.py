@@ -471,7 +471,7 @@ def test_an_unknown_scheme_is_refused_in_one_line(names, tmp_path):
     ww.Encoder(config("ap", absolute="ramp")).save_pretrained(tmp_path)
     del names.TABLES["ramp"]
     with pytest.raises(
-        ValueError, match="absolute must be one of none, learned.*got 'ramp'.*Load a scheme of your own first"
+        ValueError, match="absolute must be one of none, learned.*got 'ramp'.*One of your own needs its file"
     ) as caught:
         ww.Encoder.from_pretrained(tmp_path)
     assert "\n" not in str(caught.value)

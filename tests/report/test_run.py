@@ -56,6 +56,14 @@ def test_no_records_is_an_error(tmp_path):
         load_run(tmp_path)
 
 
+@pytest.mark.parametrize("file", ["training.json", "pretrain.yaml"])
+def test_a_training_is_no_run_of_records(file, tmp_path):
+    """Of an unfinished training `report` said that a study writes its records."""
+    (tmp_path / file).touch()
+    with pytest.raises(ValueError, match="is a model, which has no records"):
+        load_run(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("study.json", b"{"), ("study.json", b"[]"), ("claims.json", b"{}"), ("claims.json", b"\xff\xfe")],

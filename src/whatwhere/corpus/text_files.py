@@ -384,7 +384,7 @@ def text_field(row: dict[str, Any], field: str, place: str) -> str:
     value = value_of(row, field)
     if value is not None and not isinstance(value, str):
         kind = type(value).__name__
-        raise ValueError(f"{place}: field {field!r} is of type {kind}, not text. Name one of text: --field NAME.")
+        raise ValueError(f"{place}: field {field!r} is of type {kind}, not text. Name a field of text: --field NAME.")
     return value or ""
 
 

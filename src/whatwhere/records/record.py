@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ..run.files import new_file, page_bytes, unpacking_problem
 from ..run.formats import register_format
+from ..run.names import TRAINING_SETTINGS
 
 Arrays = dict[str, np.ndarray]  # by name, as in an .npz file: measured beside the records
 FORMAT = "whatwhere-records-1"
@@ -78,7 +79,7 @@ def read_records(path: str | Path) -> list[Record]:
     """
     path = Path(path)
     if not path.is_file():
-        if (path.parent / "training.json").is_file():
+        if any((path.parent / name).is_file() for name in ("training.json", *TRAINING_SETTINGS)):
             raise ValueError(
                 f"{path.parent} is a model, which has no records. Give the folder of a study or of `heads`."
             )
