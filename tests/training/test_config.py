@@ -75,12 +75,12 @@ def test_learned_biases_of_a_study_have_one_rate(preset):
     assert "rates" not in study.differences_message()
     slow = study.pretraining("mine").model_dump() | {"bias_learning_rate_scale": 1.0}
     assert PretrainConfig.parse(slow).bias_learning_rate_scale == 1.0
-    by_tupe = PretrainConfig.load(None, ["recipe=tupe"], preset=preset)
-    assert (
-        by_tupe.bias_learning_rate_scale
-        == PretrainConfig.load(None, preset=preset, size="small").bias_learning_rate_scale
-        == 1
-    )
+    assert PretrainConfig.load(None, ["recipe=tupe"], preset=preset).bias_learning_rate_scale == 1
+
+
+def test_paper_size_has_one_rate_for_biases():
+    scales = {s: PretrainConfig.load(None, preset="rp", size=s).bias_learning_rate_scale for s in ("small", "paper")}
+    assert scales == {"small": 10.0, "paper": 1.0}
 
 
 def test_schemes_without_a_table_read_any_length():

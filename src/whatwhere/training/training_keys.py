@@ -162,7 +162,7 @@ class LoopConfig(StrictConfig):
     bias_learning_rate_scale: PositiveFloat = Field(
         1.0,
         description="Learning rate of relative-bias tables and other small numbers of a bias, as a multiple of "
-        "learning_rate; at size tiny DSTG's recipe has 10.",
+        "learning_rate; at sizes tiny and small DSTG's recipe has 10.",
     )
     betas: tuple[Beta, Beta] = Field((0.9, 0.95), description="AdamW's decay rates of the two moments.")
     epsilon: PositiveFloat = Field(1e-8, description="AdamW's epsilon.")
