@@ -21,7 +21,6 @@ CHANGE = "the table, or what training added to it"
 # Ranges: least and largest possible values; intervals are formed on the scale of the range (`intervals`).
 UNBOUNDED = (-math.inf, math.inf)
 NOT_NEGATIVE = (0.0, math.inf)
-AT_MOST_ONE = (-math.inf, 1.0)
 UNIT = (0.0, 1.0)
 CORRELATION = (-1.0, 1.0)  # and a difference of two shares
 TWICE = (-2.0, 2.0)  # a difference of two correlations
