@@ -1,4 +1,7 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share.
+
+The fixtures import what they need: the process that only hands out the tests would take seconds to import torch.
+"""
 
 import gc
 import multiprocessing
@@ -8,11 +11,7 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from cli_runner import KNOWN, PUBLISHED, sentences
-from fork_server import CONTEXT
 from hypothesis import HealthCheck, settings
-
-from whatwhere.training import scheme_settings as config
 
 # An example may take as long as a busy machine needs for it.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,12 +21,15 @@ settings.load_profile("any machine")
 os.environ["HF_HUB_OFFLINE"] = "1"
 huggingface_hub.constants.HF_HUB_OFFLINE = True
 
-# Files that take ten seconds or more: first, so that no process is left alone with one at the end.
+# Files that take five seconds or more, in any suite: first, so that no process is left alone with one at the end.
 LONG = [
-    *("test_golden.py", "study/test_run.py", "training/test_sharding.py", "test_faults.py"),
-    *("training/test_resume.py", "study/test_growth.py", "training/test_begun.py", "test_benchmarks.py"),
-    *("encoder/test_schemes.py", "report/test_browser.py", "encoder/test_compile.py", "training/test_loop.py"),
-    *("test_start.py", "encoder/test_carry.py", "encoder/test_attention.py", "analysis/test_geometry.py"),
+    *("test_golden.py", "encoder/test_schemes.py", "training/test_finetune.py", "study/test_run.py"),
+    *("training/test_resume.py", "training/test_sharding.py", "test_faults.py", "study/test_growth.py"),
+    *("encoder/test_model.py", "report/test_study_page.py", "test_cli.py", "encoder/test_tiled_attention.py"),
+    *("test_benchmarks.py", "report/test_browser.py", "encoder/test_compile.py", "training/test_begun.py"),
+    *("models/test_predict.py", "evaluation/test_mteb.py", "analysis/test_ablation.py", "training/test_loop.py"),
+    *("study/test_evaluation_run.py", "report/test_compare.py", "training/test_costs.py", "encoder/test_attention.py"),
+    *("models/test_open.py", "length/test_length.py", "encoder/test_carry.py", "analysis/test_geometry.py"),
 ]
 
 
@@ -45,16 +47,22 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def own_schemes_end_with_their_file() -> Iterator[None]:
     """What a test file registers is unknown to the next."""
+    from cli_runner import KNOWN, PUBLISHED
+
+    from whatwhere.training import scheme_settings
+
     yield
     for names, published in zip(KNOWN, PUBLISHED, strict=True):
         names.clear()
         names.update(published)
-    config._trusted_texts.clear()
+    scheme_settings._trusted_texts.clear()
 
 
 @pytest.fixture(scope="session")
 def corpus_file(tmp_path_factory) -> Path:
     """400 short made-up documents, separated by blank lines."""
+    from cli_runner import sentences
+
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
     path.write_text(sentences(400), encoding="utf-8")
     return path
@@ -64,6 +72,8 @@ def corpus_file(tmp_path_factory) -> Path:
 def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where the processes that the code starts come from: the fork server, at once; `slow`, spawned as everywhere else,
     with six seconds of imports each."""
+    from fork_server import CONTEXT
+
     if request.param == "fork server":
         monkeypatch.setattr(multiprocessing, "get_context", lambda method: CONTEXT)
     return request.param

@@ -43,13 +43,18 @@ def tree_of(text: str) -> ast.Module:
 
 
 @functools.cache
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """Every node of a file's syntax tree."""
+    return tuple(ast.walk(tree_of(text)))
+
+
+@functools.cache
 def imports(text: str, inside: tuple[str, ...]) -> list[tuple[tuple[str, ...], bool]]:
     """What a file in the folder `inside` imports of the package: the path of each module below it, () for the package
     itself; and whether inside a function."""
-    tree = tree_of(text)
-    late = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
+    late = {n for f in nodes_of(text) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
     imported = []
-    for node in ast.walk(tree):
+    for node in nodes_of(text):
         if isinstance(node, ast.Import):
             modules = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -114,9 +119,7 @@ def check_imports(path):
             "auto_classes",
         }
     absolute = [
-        n
-        for n in ast.walk(tree_of(text))
-        if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")
+        n for n in nodes_of(text) if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")
     ]
     assert not absolute, f"{place(path)}: within the package imports are relative"
 
@@ -149,7 +152,7 @@ def test_encoder_imports_nothing_of_ours_but_itself():
     # enough.
     files = [path for path in FILES if path.parent.name == "encoder"]
     assert files
-    nodes = [(path, node) for path in files for node in ast.walk(tree_of(path.read_text(encoding="utf-8")))]
+    nodes = [(path, node) for path in files for node in nodes_of(path.read_text(encoding="utf-8"))]
     for path, node in nodes:
         if isinstance(node, ast.ImportFrom):
             assert node.level <= 1, f"{path.name} imports from outside the folder"
@@ -202,7 +205,7 @@ RUNS_CODE |= {"allow_pickle=True", "trust_remote_code=True", "weights_only=False
 def code_of_files(text: str) -> set[str]:
     """Which of these a file uses."""
     found = set()
-    for node in ast.walk(tree_of(text)):
+    for node in nodes_of(text):
         match node:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 found |= {part for alias in names for part in (alias.name, alias.name.split(".")[0])}
@@ -254,7 +257,7 @@ OPENERS = {"models/open.py", "corpus/tokenizer.py", "encoder/carry.py"}
 def test_one_file_opens_models_and_one_tokenizers():
     found = set()
     for path in FILES:
-        calls = [node.func for node in ast.walk(tree_of(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        calls = [node.func for node in nodes_of(path.read_text("utf-8")) if isinstance(node, ast.Call)]
         if {"from_pretrained", "from_config"} & {call.attr for call in calls if isinstance(call, ast.Attribute)}:
             found.add(place(path))
     assert found == OPENERS
@@ -265,7 +268,7 @@ def test_only_run_knows_locks_and_manifests_of_runs():
     names = {"lock", "sweep", "sweep_beside", "is_free", "append_line", "Manifest"}
     found = set()
     for path in FILES:
-        for node in ast.walk(tree_of(path.read_text("utf-8"))):
+        for node in nodes_of(path.read_text("utf-8")):
             from_run = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("run.")
             if from_run and names & {alias.name for alias in node.names}:
                 found.add(place(path))
@@ -280,7 +283,7 @@ def test_one_file_aligns_tables_of_the_terminal():
     """Columns of text are aligned by run/text_tables.py alone, and no other file pads cells itself."""
     files = set()
     for path in FILES:
-        for node in ast.walk(tree_of(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path.read_text(encoding="utf-8")):
             pads = isinstance(node, ast.Attribute) and node.attr in ("ljust", "rjust")
             if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
                 pads = bool(PADDED.fullmatch(ast.unparse(node.format_spec)[2:-1]))

@@ -29,8 +29,10 @@ def neighbours(chosen, b, i):
     return [j for j in near if chosen.regular[b, j] and may_look(chosen, b, i, j)]
 
 
-@pytest.mark.parametrize("case", ["dstg", "rp", "ap"])
-@pytest.mark.parametrize("kind", ["plain", "inner", "padded", "packed"])
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [("dstg", "plain"), ("dstg", "padded"), ("dstg", "packed"), ("rp", "inner"), ("rp", "packed"), ("ap", "padded")],
+)
 def test_weights_and_shares_are_those_of_the_loops(case, kind):
     model, chosen = build(case), documents(4, n=20, **({} if kind == "plain" else {kind: True}))
     reader = NeighbourWeights()

@@ -27,8 +27,10 @@ def distances(p, chosen, b):
     )
 
 
-@pytest.mark.parametrize("case", ["dstg", "rp", "ap"])
-@pytest.mark.parametrize("kind", ["plain", "inner", "padded", "packed"])
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [("dstg", "plain"), ("dstg", "padded"), ("dstg", "packed"), ("rp", "inner"), ("rp", "packed"), ("ap", "padded")],
+)
 def test_reach_is_that_of_the_loops(case, kind):
     model, chosen = build(case), documents(4, n=20, **({} if kind == "plain" else {kind: True}))
     reader = ReachReader()

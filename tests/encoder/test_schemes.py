@@ -89,8 +89,8 @@ def written_out(model, given):
     return hidden, final, terms
 
 
-# On one block, padded, moved, and packed with padding; the other block, and what those hold already, at leisure.
-QUICK = {("neobert", "padded"), ("neobert", "shifted"), ("neobert", "both"), ("bert", "shifted"), ("bert", "both")}
+# Moved on one block, packed with padding on both; the rest, which those hold already, at leisure.
+QUICK = {("neobert", "shifted"), ("neobert", "both"), ("bert", "both")}
 # Of formulas, which differ from ALiBi in b(j - i) alone, and of networks, whose loops take long.
 QUICKER = {("neobert", "shifted"), ("bert", "both")}
 

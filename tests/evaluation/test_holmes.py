@@ -122,6 +122,7 @@ def test_probes_read_the_encoders_output(preset, data, monkeypatch):
         assert features == pytest.approx(pooled.numpy(), abs=1e-5)
 
 
+@pytest.mark.whole
 def test_all_evaluations_have_it_where_its_data_are(data, tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     for name in set(data_sets(data)) - {"flesch", "sentence"}:

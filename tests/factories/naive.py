@@ -232,12 +232,8 @@ def reset(v, theta, cls: list[bool]):
 
 def network(weights: Weights, at: str, read: list[Tensor], activation) -> Tensor:
     """A network of one hidden layer on the numbers that it reads: a value for each head."""
-    inner, outer = weights[f"{at}.inner"], weights[f"{at}.outer"]
-    hidden = [
-        activation(sum(x * inner[m, unit] for m, x in enumerate(read)) + weights[f"{at}.inner_offset"][unit])
-        for unit in range(inner.shape[1])
-    ]
-    return sum(x * outer[unit] for unit, x in enumerate(hidden)) + weights[f"{at}.outer_offset"]
+    hidden = activation(torch.hstack(read) @ weights[f"{at}.inner"] + weights[f"{at}.inner_offset"])
+    return hidden @ weights[f"{at}.outer"] + weights[f"{at}.outer_offset"]
 
 
 def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], visible: list[list[bool]]):

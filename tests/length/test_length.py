@@ -230,7 +230,7 @@ def test_equation_5_changes_only_rows_beyond(make, texts):
     assert (after[name][trained:] != before[name][trained:]).any(1).all()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param("command", marks=pytest.mark.whole)])
 def evaluated(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("evaluated") / "out"
     words = ["evaluate", "length", "reference", "--to", "160", "--corpus", str(corpus), "--document", "blank-line"]
@@ -247,7 +247,6 @@ def test_methods_are_judged_by_other_texts():
     assert gains.mean(1).max() == 0.25  # what the best way seems to gain by the texts that chose it
 
 
-@pytest.mark.whole
 def test_the_verb_leaves_records_page_and_model(evaluated):
     """The verb leaves records a page and the adapted model."""
     words, out, done = evaluated
@@ -292,7 +291,6 @@ def test_the_verb_leaves_records_page_and_model(evaluated):
     assert again.returncode == 0 and again.stdout == done.stdout
 
 
-@pytest.mark.whole
 def test_corpus_points_are_a_method_like_others(evaluated, corpus, tokenizer, tmp_path, monkeypatch):
     """Points of a longer corpus are a way as others."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)

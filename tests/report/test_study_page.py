@@ -172,7 +172,7 @@ def test_a_page_of_many_models_lists_them_by_family(all_page, everything):
     assert all_page.count('class="plot"') < 110 and len(all_page.encode()) < 10e6
 
 
-@pytest.mark.parametrize("which", ["demo_page", "all_page"])
+@pytest.mark.parametrize("which", ["demo_page", pytest.param("all_page", marks=pytest.mark.whole)])
 def test_every_mark_is_explained_once(which, request):
     text = request.getfixturevalue(which)
     assert len(re.findall("best R² on shuffled targets</li>", text)) == len(re.findall(r"\bthe paper</li>", text)) == 1

@@ -19,7 +19,7 @@ everywhere = pytest.mark.parametrize(("name", "block"), [(name, block) for name 
 
 
 def build(name, block, **fields):
-    return preset(name, "tiny", block=block, vocab_size=VOCAB, **fields)
+    return preset(name, "tiny", block=block, vocab_size=VOCAB, num_hidden_layers=2, **fields)
 
 
 @functools.cache

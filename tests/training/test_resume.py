@@ -12,7 +12,7 @@ from run_files import losses
 
 # Dropout makes the run depend on the random generators; checkpoints fall between log lines on purpose.
 RECIPE = settings(
-    "steps=24", "checkpoint_every=5", "log_every=4", "validate_every=12", "model.dropout=0.1", "accumulate=2"
+    "steps=18", "checkpoint_every=5", "log_every=4", "validate_every=12", "model.dropout=0.1", "accumulate=2"
 )
 
 
