@@ -78,13 +78,13 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
             differ by more than `TOLERANCE`, or the graph says something else of a text than `predict`.
     """
     out = Path(out)
-    if lacking := [name for name in NEEDED if find_spec(name) is None]:
-        raise ValueError(f"ONNX needs {', '.join(lacking)}: pip install 'whatwhere[onnx]'.")
     if out.is_file():
         raise ValueError(f"{out} is a file. Give --out a folder.")
     if out.exists() and RunFolder.at(out).kind != KIND and any(out.iterdir()):
         raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
     predictor = Predictor(model, what)
+    if lacking := [name for name in NEEDED if find_spec(name) is None]:
+        raise ValueError(f"ONNX needs {', '.join(lacking)}: pip install 'whatwhere[onnx]'.")
     graph = _Graph(predictor).eval()
     longest = _max_tokens_of_graph(predictor)
     inputs = _inputs(predictor, 2, min(17, longest or 17))

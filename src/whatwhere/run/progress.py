@@ -8,7 +8,9 @@ from typing import Any, Protocol
 from rich import progress as bars
 from rich.console import Console
 
-SECONDS_BETWEEN_LINES = 60.0  # of a log file, where no bar can move
+# Of a log file, where no bar can move and rich would cut a line of 80 columns in its middle.
+SECONDS_BETWEEN_LINES = 60.0
+COLUMNS_OF_A_LOG = 160
 
 
 class Progress(Protocol):
@@ -50,7 +52,10 @@ def make_bars(**options: Any) -> Bars:
     share = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=24), bars.TaskProgressColumn()
     times = bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()
     note = bars.TextColumn("{task.fields[note]}")
-    return Bars(*share, note, *times, console=Console(stderr=True), **options)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.width = max(console.width, COLUMNS_OF_A_LOG)
+    return Bars(*share, note, *times, console=console, **options)
 
 
 @contextmanager
