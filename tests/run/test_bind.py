@@ -6,10 +6,13 @@ from typing import ClassVar
 import pytest
 
 from whatwhere.evaluation.glue import GlueConfig
+from whatwhere.run import settings
+from whatwhere.run.files import read_yaml
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.settings import StrictConfig, plain_path
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
+from whatwhere.training.scheme_settings import use_scheme
 
 NAME = "counting.yaml"
 
@@ -179,3 +182,26 @@ def test_a_run_without_results_takes_another_scheme(tmp_path):
         settings = config.bind(run, NAME, keep_saved=False)
         settings.save_and_accept(run, NAME)
         assert run.read("scheme.py") == "x = 1"
+
+
+def test_saved_settings_are_read_once(tmp_path, monkeypatch):
+    """A study that was resumed read study.yaml ten times before its first worker, and 17 times by `--out` alone."""
+    scheme = tmp_path / "mine.py"
+    scheme.write_text(
+        'from whatwhere.encoder import register_preset\nregister_preset("own", base="ap", source="here")\n'
+    )
+    use_scheme(scheme)
+    config = StudyConfig.parse({"models": ["mine"], "variants": {"mine": {"preset": "own"}}, "scheme": str(scheme)})
+    reads = []
+
+    def counted(path, *hint):
+        reads.append(path.name)
+        return read_yaml(path, *hint)
+
+    monkeypatch.setattr(settings, "read_yaml", counted)
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        config.save_and_accept(run, "study.yaml")
+        saved = StudyConfig.load_verified(run, "study.yaml")
+        assert reads == ["study.yaml"] and saved.variants == config.variants
+        again = config.bind(run, "study.yaml", keep_saved=True, saved=saved)
+        assert reads == ["study.yaml"] and again.scheme == str(run.path / "scheme.py")

@@ -103,6 +103,8 @@ class StrictConfig(BaseModel):
     # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
     # They suffice where the verb then reads the saved settings itself (`cli/train.py`): `bind` compares defaults, too.
     RESUME_ARGUMENTS: ClassVar[str] = ""
+    # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
+    KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def parse(
@@ -210,7 +212,8 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: the file is missing or damaged, or an assignment has no `key=value` form.
         """
-        merged = cls._read(Path(path)) if path is not None else {}
+        of_file = cls._read(Path(path)) if path is not None else {}
+        merged = dict(of_file)
         merged.update({key: deepcopy(value) for key, value in values.items() if value is not None})
         for assignment in assignments:
             key, equals, text = assignment.partition("=")
@@ -221,7 +224,7 @@ class StrictConfig(BaseModel):
             try:
                 value = parse_yaml(text)
             except ValueError:
-                raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value.") from None
+                raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value. Quote it, or correct it.") from None
             if _EXPONENT.fullmatch(text.strip()):  # YAML 1.1 reads 4e-3 as text
                 value = float(text)
             target = merged
@@ -231,8 +234,13 @@ class StrictConfig(BaseModel):
                     target[part] = {}
                 target = target[part]
                 if not isinstance(target, dict):
-                    raise ValueError(f"--set {key}: {part} is a single value and has no keys below it.")
+                    raise ValueError(
+                        f"--set {key}: {part} is a single value and has no keys below it. Give {part}=VALUE."
+                    )
             target[last] = value
+        for key in cls.KEYS_MERGED_BY_NAME:
+            if isinstance(of_file.get(key), dict) and isinstance(merged[key], dict):
+                merged[key] = {**of_file[key], **merged[key]}
         return merged
 
     @classmethod
@@ -250,7 +258,15 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
+    def bind(
+        self,
+        run: RunFolder,
+        name: str,
+        *,
+        keep_saved: bool,
+        changeable: Iterable[str] = (),
+        saved: Self | None = None,
+    ) -> Self:
         """Return the settings with which a command goes on in a run: the saved ones with `keep_saved`, else these.
 
         With `keep_saved`, these may differ from the saved ones in `CHANGEABLE_KEYS`, in `changeable`, in a path with
@@ -268,13 +284,14 @@ class StrictConfig(BaseModel):
                 study with saved settings, a finished trial of an evaluation (`all`: a benchmark that was tried),
                 results of any other run.
             changeable: Further keys that may change.
+            saved: The saved settings, where the caller has loaded them.
 
         Raises:
             SettingMismatch: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
         if keep_saved:
-            saved = self.load_verified(run, name)
+            saved = saved or self.load_verified(run, name)
             changeable = {*self.CHANGEABLE_KEYS, *changeable}
             return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
         if name not in run.listed_files():
@@ -330,9 +347,8 @@ class StrictConfig(BaseModel):
         if name in run.listed_files() and not path.is_file():
             raise ValueError(f"{path} is missing. Use a complete copy, or choose another --out.")
         run.check(name)
-        read_yaml(path, "Use a complete copy, or choose another --out.")
         try:
-            return cls.load(path)
+            return cls.load_without_hash_check(path)
         except UntrustedScheme:
             raise
         except ValueError as error:
@@ -341,6 +357,14 @@ class StrictConfig(BaseModel):
                 f"{path} is refused here: {problem} If another version wrote the file, finish the run with that one, "
                 "or choose another --out."
             ) from None
+
+    @classmethod
+    def load_without_hash_check(cls, path: Path) -> Self:
+        """Return the settings that `save_in` wrote, without comparing the hash of their file.
+
+        Call it for a file that this command, or the parent of this process, has compared or written.
+        """
+        return cls.load(path)
 
     def given_keys(self) -> set[str]:
         """Return the keys that the user gave."""

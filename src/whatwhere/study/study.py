@@ -141,9 +141,8 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
             settings, the text or a model is refused.
     """
     is_resumed = CONFIG in run.listed_files()  # a listed file that is missing is refused, not written anew
-    if is_resumed:
-        _check_resumed(run, config)
-    config = config.bind(run, CONFIG, keep_saved=is_resumed)
+    saved = _load_saved_settings(run, config) if is_resumed else None
+    config = config.bind(run, CONFIG, keep_saved=is_resumed, saved=saved)
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     if words := config.differences_message():
@@ -190,8 +189,13 @@ def _check_new(config: StudyConfig) -> None:
     open_source(config.corpus, config.field, config.document)
 
 
-def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
-    """Refuse a command that lacks or changes models of its study, or adds a wrong one, and damaged finished files."""
+def _load_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
+    """Return the saved settings of a study that a command resumes.
+
+    Raises:
+        ValueError: the command lacks or changes a model of the study, or adds a wrong one, or a finished file is
+            damaged.
+    """
     config.check_same_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
     _check_saved_models(run, saved, config)
@@ -199,6 +203,7 @@ def _check_resumed(run: RunFolder, config: StudyConfig) -> None:
         if name not in saved.models:
             config.pretraining(name).check()
     _check_finished(run, models=len(models_of(saved)))
+    return saved
 
 
 def _check_saved_models(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:

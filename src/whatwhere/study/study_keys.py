@@ -5,9 +5,8 @@ Nothing here loads torch, because the command line makes its options of these cl
 """
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -100,6 +99,9 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself; 0: no explorer."
     )
 
+    # A setting of one variant leaves the other variants of the file.
+    KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ("variants",)
+
     @classmethod
     def keys_below(cls) -> list[str]:
         """Return the keys of a training and the fields of an encoder, which are given as training.KEY."""
@@ -108,19 +110,6 @@ class StudyKeys(CorpusKeys, SchemeKeys):
             *(key for key in PretrainKeys.model_fields if key not in {*cls.model_fields, *CHOSEN_BY_STUDY}),
         ]
         return [f"training.{key}" for key in keys]
-
-    @classmethod
-    def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values and settings; variants that a setting gives are added by name to the file's.
-
-        Raises:
-            ValueError: as every configuration that may name a scheme.
-        """
-        merged = super().merge_values(path, assignments, **values)
-        variants_of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
-        if isinstance(variants_of_file, dict) and isinstance(merged.get("variants"), dict):
-            merged["variants"] = {**variants_of_file, **merged["variants"]}
-        return merged
 
     @model_validator(mode="before")
     @classmethod

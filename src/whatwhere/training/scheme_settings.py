@@ -80,7 +80,9 @@ def use_scheme(path: Any) -> None:
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
         _trusted_texts.add(text)
     except SyntaxError as error:
-        raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
+        raise ValueError(
+            f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}. Correct it."
+        ) from None
     except ValueError as error:
         line = " ".join(str(error).split())
         raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
@@ -116,7 +118,15 @@ class ConfigWithScheme(SchemeKeys):
             settings = self.model_copy(update={"scheme": SCHEME})
         run.write(name, settings.model_dump(mode="json"))
 
-    def bind(self, run: RunFolder, name: str, *, keep_saved: bool, changeable: Iterable[str] = ()) -> Self:
+    def bind(
+        self,
+        run: RunFolder,
+        name: str,
+        *,
+        keep_saved: bool,
+        changeable: Iterable[str] = (),
+        saved: Self | None = None,
+    ) -> Self:
         """Return the settings to go on with; they name the run's copy of the scheme where it has the same text.
 
         The user may then change or delete the own file. Without `keep_saved`, the copy may be of another scheme, which
@@ -127,7 +137,7 @@ class ConfigWithScheme(SchemeKeys):
         """
         if keep_saved:
             self.check_same_scheme(run.path)
-        settings = super().bind(run, name, keep_saved=keep_saved, changeable=changeable)
+        settings = super().bind(run, name, keep_saved=keep_saved, changeable=changeable, saved=saved)
         copy = run.path / SCHEME
         if settings.scheme is None or not copy.is_file():
             return settings
@@ -147,17 +157,14 @@ class ConfigWithScheme(SchemeKeys):
             ValueError: as every configuration.
             UntrustedScheme: the user did not give this process the scheme of the folder.
         """
-        run.check(SCHEME, name)
-        if (run.path / name).is_file():
-            use_scheme(cls.merge_values(run.path / name).get("scheme"))
+        run.check(SCHEME)
         return super().load_verified(run, name)
 
     @classmethod
     def load_without_hash_check(cls, path: Path) -> Self:
-        """Return the settings that `save_in` wrote, after loading the scheme of the folder.
+        """Return the settings that `save_in` wrote, after loading the scheme of the folder, without comparing hashes.
 
-        The user must have given the scheme, as for `load_verified`. But no hash is compared: call it for a file that
-        this command, or the parent of this process, has compared or written.
+        The user must have given the scheme, as for `load_verified`.
         """
         merged = cls.merge_values(path)
         use_scheme(merged.get("scheme"))
