@@ -140,7 +140,7 @@ def test_windows_are_not_added_to_a_model(tmp_path):
     """A corpus folder was made inside the model."""
     shutil.copytree(reference(), tmp_path / "model")
     done = whatwhere("windows", "--corpus", "python-docs", "--out", str(tmp_path / "model"))
-    assert done.returncode == 2 and "holds a model run; windows belong to a run to come" in done.stderr
+    assert done.returncode == 2 and "holds a model run, and windows are made before a run begins" in done.stderr
     assert not (tmp_path / "model/corpus").exists()
 
 

@@ -62,7 +62,7 @@ def test_alibi_falls_with_distance_in_both_directions(slopes, kind):
 
 
 def test_alibi_of_a_bfloat16_model_tells_long_distances_apart():
-    # DESIGN section 3: biases run in float32 at least. In bfloat16 the distances 256 and 257 are the same number.
+    # Biases run in float32 at least. In bfloat16 the distances 256 and 257 are the same number.
     model = build("alibi").encoder.bfloat16()
     positions = torch.tensor([[0, 256, 257, 511]])
     relative = (
@@ -97,7 +97,7 @@ def test_biases_without_buckets_reach_as_short_as_wanted(relative):
     ("name", "own"), [("rp", True), ("dstg", True), ("bert-r", False), ("tupe-r", False), ("tupe-product", False)]
 )
 def test_tables_belong_to_a_layer_or_to_all(name, own):
-    # DESIGN section 3: T5 tables per layer and head in the DSTG family, one for all layers in TUPE's (TUPE 2.2).
+    # T5 tables per layer and head in the DSTG family, one for all layers in TUPE's (TUPE 2.2).
     model = build(name)
     assert (model.encoder.relative is None) is own
     assert all((layer.attention.relative is not None) is own for layer in model.encoder.layers)

@@ -23,8 +23,7 @@ KEYS = {"neobert": {"stream", "normalized"}, "bert": {"stream"}}
     [("nope", "shared"), ("dstg", "shared"), ("dstg", "separate"), ("split", "shared"), ("split", "separate")],
 )
 def test_block_written_out(name, feed_forward, block, residual):
-    """DSTG eq. 3 and the lines after it; SPLIT's two MLPs; pre-RMSNorm and post-LayerNorm; both residuals (DESIGN
-    6.6)."""
+    """DSTG eq. 3 and the lines after it; SPLIT's two MLPs; pre-RMSNorm and post-LayerNorm; both residuals."""
     fields = {} if name == "nope" else {"stream_feed_forward": feed_forward}
     model = build(name, block=block, residual=residual, intermediate_size=72, **fields)
     given = inputs("plain")

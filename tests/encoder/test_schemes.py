@@ -34,7 +34,7 @@ WITHOUT_POSITIONS = {"nope"}
 BY_ROW = {"conv", "bipe", "bipe/alibi"}  # know what stands in the row, and no positions
 few = settings(max_examples=3, derandomize=True)
 
-# DESIGN section 3: `semantic` is `mixed` where positions are added to the words; four terms where words and positions
+# `semantic` is `mixed` where positions are added to the words; four terms where words and positions
 # cross.
 CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute"}
 TERMS = {

@@ -203,7 +203,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
         (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),
         (("reference", "--pair-field", "b"), "--pair-field with --file"),
-        (("reference", "--text", "[MASK]", "--top", "0"), "At least the top 1 is shown; got 0"),
+        (("reference", "--text", "[MASK]", "--top", "0"), "top=0 shows nothing. Give 1 or more"),
         (("reference", "--text", "[MASK] or not", "--out", "x.npy"), "--out is a .npy file of vectors"),
         # Found after all vectors were computed, which were lost.
         (

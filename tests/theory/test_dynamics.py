@@ -132,7 +132,7 @@ def test_forcing_ratios_are_over_all_pairs():
 
 def test_the_printed_bound_fails_under_scaling():
     """Printed bound fails when kernel and forcing are scaled though nothing moves."""
-    # DESIGN 6.11: b constant, α and b × 0.01: 27 of 28 pairs.
+    # b constant, α and b × 0.01: 27 of 28 pairs.
     dist = random_positions(0, vocabulary=5)[0]
     b = np.ones((8, 1))
     pairs = np.triu_indices(8, 1)

@@ -48,7 +48,7 @@ def test_kl_divergences_equal_scipy():
 
 def test_the_kl_step_fails_for_random_triples():
     """The step on KL differences fails for a third of random triples."""
-    # DESIGN 6.11: 31 % of random triples. Uniform distributions over five tokens.
+    # 31 % of random triples. Uniform distributions over five tokens.
     d = kl_divergences(distributions(1, n=120))
     share = kl_step_share(d)
     assert 0.27 < share < 0.36

@@ -33,7 +33,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.corpus import tokenizer
 from whatwhere.models import open as models
-from whatwhere.models.predict import opened
+from whatwhere.models.predict import open_predictor
 from whatwhere.records.intervals import share_interval
 from whatwhere.records.record import read_records, select
 from whatwhere.run import hub
@@ -412,7 +412,7 @@ def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
         said = [model.config.id2label[int(model.eval()(**row).logits.argmax())] for row in rows]
     right = sum(one == label for one, (*_, label) in zip(said, dev, strict=True))
     assert summary["validation_accuracy"] == right / len(dev) and rows[0]["token_type_ids"].sum() > 0
-    predictor = opened(tmp_path / "run", [dev[0][0]])
+    predictor = open_predictor(tmp_path / "run", [dev[0][0]])
     predictor([dev[0][0]])
     assert "was trained on pairs of texts, and these are single ones: give --pair as well" in predictor.remark
     first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run/checkpoints/step-0")

@@ -155,7 +155,7 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
     tables = {name: make(n, plan.width) for name, make in ENCODINGS.items() if name not in ("alibi", "random")}
     tables["alibi"] = alibi(n, plan.heads)
     if plan.follows_paper:
-        tables["alibi, slopes 1"] = alibi(n, plan.heads, [1.0] * plan.heads)  # GEOM's number for IMDB (DESIGN 6.4)
+        tables["alibi, slopes 1"] = alibi(n, plan.heads, [1.0] * plan.heads)  # GEOM's number for IMDB
     tables["random"] = ENCODINGS["random"](n, plan.width)
     for name, table in plan.tables.items():
         if len(table) < n:

@@ -4,7 +4,7 @@ it overtakes another's loss.
 How far apart a training keeps the rows of its position table (GEOM sections 6.5-6.7, figures 5-7), and how near its
 approximations of low rank come to the corpus's own table (remark 8). Who does the local work (DSTG section 4 (2), (3)
 and figure 3): an absolute table and a relative bias can both learn to look at neighbours, and the one that learns
-faster takes the work (DESIGN remark 16). How early a model is as good as another at its end (TUPE section 4.2 and
+faster takes the work. How early a model is as good as another at its end (TUPE section 4.2 and
 figure 5).
 """
 

@@ -380,7 +380,7 @@ class Batch:
 
     @classmethod
     def of(cls, windows: ChosenWindows, indices: np.ndarray, device: torch.device) -> "Batch":
-        """Return a batch of some of the windows, on a device."""
+        """Return a batch of some of the windows: the rows `indices`, (b,) int, as tensors on `device`."""
         arrays = windows.input_ids, windows.regular, windows.attention_mask
         ids, regular, mask = rows_on(device, indices, *arrays)
         return cls(windows, indices, ids, regular, torch.ones_like(regular) if mask is None else mask != 0)

@@ -208,7 +208,10 @@ def content_free_terms(model: Any) -> list[str]:
         why = f"in {name} each term reads words: without words there is no score."
     elif config.rotation != "none":
         why = f"in {name} the position turns queries and keys of words: without words there is no score."
-    raise ValueError(f"No term of the attention scores is free of content: {why}")
+    raise ValueError(
+        f"No term of the attention scores is free of content: {why} Give a model with a term of positions or of "
+        "distances alone, such as dstg, rp or tupe-r."
+    )
 
 
 def pattern_records(scores: np.ndarray, context: RecordContext, *, n: int) -> list[Record]:

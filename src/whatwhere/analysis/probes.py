@@ -285,6 +285,9 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
     500. Where all windows are of one document, a fifth of the windows is; the log says so.
 
     which: (windows,) the document of each, from 0 (`ChosenWindows.which`).
+
+    Raises:
+        ValueError: splits is below 1.
     """
     if splits < 1:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
@@ -302,7 +305,7 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
 
 
 def stream_columns(config: Any) -> dict[str, slice]:
-    """Return the columns of each part of a hidden state: [position; semantic] (DESIGN: order in the last axis)."""
+    """Return the columns of each part of a hidden state, whose last axis is [position; semantic]."""
     width = config.hidden_size
     position = getattr(config, "position_size", 0)
     streams = {"position": slice(0, position), "semantic": slice(position, width)}

@@ -33,6 +33,8 @@ class Evidence:
     name are of the first model. seeds: [None] where no training is involved. step: step of the records, None for the
     final model, 0 for the untrained one. note: further facts about a measurement. over: source of its interval where
     that is no seed, split or document; both go into the scale of the verdict.
+
+    Every method that reads records raises `Missing` where the run has not got them, and says what lacks.
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:
@@ -54,7 +56,11 @@ class Evidence:
         self.read: dict[Record, None] = {}
 
     def untrained(self) -> "Evidence":
-        """Return the evidence of the untrained models; this one notes the records that it reads."""
+        """Return the evidence of the untrained models; this one notes the records that it reads.
+
+        Raises:
+            Missing: this is the evidence of untrained models.
+        """
         if self.step is not None:
             raise Missing("an untrained model is its own control")
         start = Evidence(self.table, self.models, step=0)

@@ -1,4 +1,4 @@
-"""Verbs that ask what a model is good for: evaluate glue, squad, linguistic, holmes, mteb, all."""
+"""Verbs that ask what a model is good for: evaluate glue, squad, linguistic, holmes, length, mteb, all."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ def _check_early(context: typer.Context, keys: type[EvaluationKeys]) -> None:
         check_model(model, context.params["scheme"])
 
 
-def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
+def _models_of_command(context: typer.Context, seeds: bool = False) -> list[str]:
     """Return the models of the command, a study's models in its place; a model that does not open is refused first.
 
     Args:
@@ -56,7 +56,7 @@ def _run(context: typer.Context, family: Any, seeds: bool = False) -> None:
     from ..run.cluster import connect
     from ..study.evaluation_run import evaluation_text, run_evaluation
 
-    config = configured(context, family.config, models=_opened(context, seeds))
+    config = configured(context, family.config, models=_models_of_command(context, seeds))
     with connect(context.params["on"], context.params["out"]) as cluster:
         result = run_evaluation(family, config, context.params["out"], cluster=cluster)
     emit(result, context.params["as_json"], evaluation_text(family, result))
@@ -157,7 +157,9 @@ def everything(context: typer.Context, models: Models, out: Out, *, on: On = Non
     from ..study.evaluation_run import all_text, run_all
 
     with connect(on, out) as cluster:
-        result = run_all(configured(context, EvaluationConfig, models=_opened(context)), out, cluster=cluster)
+        result = run_all(
+            configured(context, EvaluationConfig, models=_models_of_command(context)), out, cluster=cluster
+        )
     emit(result, as_json, all_text(result))
 
 

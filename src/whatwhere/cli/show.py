@@ -1,4 +1,4 @@
-"""Verbs that show: report, claims, presets, explain, doctor."""
+"""Verbs that show: report, claims, presets, explain, status, verify, doctor."""
 
 import os
 import re

@@ -136,7 +136,7 @@ def windows(
     from ..training.corpus_settings import CorpusConfig, prepare_windows
 
     if (kind := RunFolder.at(out).kind) and not (out / "corpus").is_dir():
-        raise ValueError(f"{out} holds a {kind} run; windows belong to a run to come. Give another --out.")
+        raise ValueError(f"{out} holds a {kind} run, and windows are made before a run begins. Give another --out.")
     merged = CorpusConfig.merge_values(config, settings or (), **keys_of_command(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})

@@ -59,12 +59,12 @@ def predict(
     if what is not None:
         check_kind(what)
     texts, pairs = _texts(text, pair, file, field, pair_field)
-    from ..models.predict import opened
+    from ..models.predict import open_predictor
     from ..run.progress import progress_bar
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
-    predictor = opened(model, texts, what, length, pairs)
+    predictor = open_predictor(model, texts, what, length, pairs)
     if out is not None and predictor.what != "vectors":
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {predictor.what}.")
     with progress_bar("predict", not as_json and len(texts) >= 100) as progress:

@@ -76,7 +76,7 @@ def check_size(path: Path, unpacked: int, packed: int) -> None:
         ValueError: the file would unpack to far more than any text does.
     """
     if why := unpacking_problem(unpacked, packed):
-        raise ValueError(f"{path} {why}. No text does; unpack it by hand if it is meant.")
+        raise ValueError(f"{path} {why}. Text never packs so tightly: unpack the file by hand if it is meant.")
 
 
 def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[bytes]:

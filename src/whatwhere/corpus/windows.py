@@ -126,7 +126,11 @@ class WindowSet:
         return np.concatenate([np.diff(starts) for _, _, starts in self.shards()] or [np.empty(0, np.int64)])
 
     def row(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids and marks (n,) of window `index`, as views of the file."""
+        """Return ids and marks (n,) of window `index`, as views of the file.
+
+        Raises:
+            IndexError: there is no such window.
+        """
         if not 0 <= index < len(self):
             raise IndexError(f"window {index} of {len(self)}")
         number = int(np.searchsorted(self._ends, index, side="right"))

@@ -96,7 +96,10 @@ def check_table(table: Tensor, source: str | Path) -> None:
         ValueError: not two dimensions, no number at all, or NaN or infinity; the message names `source`.
     """
     if table.ndim != 2 or not table.numel():
-        raise ValueError(f"A position table has shape (positions, width); {source} has {tuple(table.shape)}.")
+        raise ValueError(
+            f"A position table has shape (positions, width); {source} has {tuple(table.shape)}. Give an array of two "
+            "dimensions."
+        )
     if not bool(table.isfinite().all()):
         bad = int((~table.isfinite()).any(1).nonzero()[0])
         raise ValueError(f"{source} holds NaN or infinity, first in row {bad}. Leave such positions out, or fill them.")

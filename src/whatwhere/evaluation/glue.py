@@ -21,7 +21,17 @@ from ..training.scheme_settings import use_scheme
 from .agreement import METRICS
 from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import GlueKeys
-from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, trials, unfinished, weights
+from .grid import (
+    GridConfig,
+    by_seed,
+    chosen,
+    medians,
+    notes_on_unfinished,
+    of_both,
+    one_after_the_other,
+    trials,
+    weights,
+)
 from .tuning import Recipe, Setting, tune
 
 HUB = "nyu-mll/glue"
@@ -342,7 +352,7 @@ def _notes(config: GlueConfig, out: Path) -> list[str]:
             cut[trial.task] = max(cut[trial.task], facts["truncated"] / facts["rows"])
     if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):
         notes.append(f"Training rows that are cut after {config.length} tokens or where the model ends: {shares}.")
-    return [*notes, *unfinished(config, out)]
+    return [*notes, *notes_on_unfinished(config, out)]
 
 
 GLUE = Benchmark(

@@ -115,7 +115,7 @@ def _scores(trial: Trial, out: Path) -> np.ndarray:
     return array
 
 
-def unfinished(config: GridConfig, out: Path) -> list[str]:
+def notes_on_unfinished(config: GridConfig, out: Path) -> list[str]:
     """Write a note on scores that are the best of only a part of the grid; none if there are none."""
     counts = Counter(replace(trial, setting=None) for trial in trials(config) if trial.is_finished(out))
     some = {trial: runs for trial, runs in counts.items() if runs < len(config.settings)}

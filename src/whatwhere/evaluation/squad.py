@@ -20,7 +20,7 @@ from ..run.progress import Progress
 from ..training.scheme_settings import use_scheme
 from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import SquadKeys
-from .grid import GridConfig, GridResult, by_seed, chosen, trials, unfinished, weights
+from .grid import GridConfig, GridResult, by_seed, chosen, notes_on_unfinished, trials, weights
 from .spans import Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
 from .tuning import Recipe, Setting, halves, tune
 
@@ -389,7 +389,7 @@ def _notes(config: SquadConfig, out: Path) -> list[str]:
     notes = [f"Questions by {config.protocol()}, at most {recipe.epochs:g} epochs.{few} {windows}"]
     if config.train_on_dev is not None:
         notes.append(f"Trained on {config.train_on_dev:.0%} of SQuAD's development articles and tested on the others.")
-    return [*notes, *unfinished(config, out)]
+    return [*notes, *notes_on_unfinished(config, out)]
 
 
 SQUAD = Benchmark(

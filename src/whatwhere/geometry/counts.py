@@ -78,7 +78,7 @@ class Tally:
         if len(groups) and not 0 <= groups.min() <= groups.max() < self.n_groups:
             raise ValueError(
                 f"groups run from {groups.min()} to {groups.max()}, but n_groups={self.n_groups}: 0 to "
-                f"{self.n_groups - 1}."
+                f"{self.n_groups - 1}. Give n_groups above the highest group."
             )
         begin = 0
         while begin < len(groups):  # as many whole rows as make a chunk, at least one

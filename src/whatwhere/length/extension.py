@@ -80,7 +80,8 @@ def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
     table = config["absolute"] != "none"
     if config.get("untied") == "free" or (table and config["rotation"] != "none"):
         what = "a free correlation" if config.get("untied") == "free" else "both a table and a rotation"
-        raise ValueError(f"The positions of this model are {what}, for which there is no way to go on.")
+        advice = "Give one with a table or a rotation alone."
+        raise ValueError(f"The positions of this model are {what}, which no way continues. {advice}")
     if config["rotation"] == "rope":
         return SCALINGS
     if config["absolute"] in ("sinusoidal", "fourier"):

@@ -147,7 +147,7 @@ class LengthConfig(LengthKeys, EvaluationConfig):
         return [(name, seed, source) for (name, seed), source in trainings.items()]
 
     def about(self, source: str) -> "About":
-        """Return the facts of a model before it reads the texts, see the function `about`."""
+        """Return what is known of a model before it reads the texts: its trained length and the ways to read on."""
         return about(source, self.to, self.points is not None)
 
     def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:

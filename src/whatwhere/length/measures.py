@@ -60,6 +60,7 @@ def token_losses(model: Any, windows: ChosenWindows, hidden: np.ndarray, mask_id
 
     Args:
         hidden: (m, n) int, number of that pass, or -1.
+        mask_id: Token that stands in place of a hidden one.
 
     Returns:
         (m, n) float, nats; NaN where a token is never hidden.
@@ -129,6 +130,7 @@ def copy_gains(model: Any, windows: ChosenWindows, distances: Sequence[int], mas
 
     Args:
         distances: Tokens from the earlier passage to the later one.
+        mask_id: Token that stands in place of a hidden one.
 
     Returns:
         (distances, m) float, nats.

@@ -152,7 +152,7 @@ class Predictor:
         if self.reads_pairs and pairs is None:
             self.remark = f"{self.name} was trained on pairs of texts, and these are single ones: give --pair as well."
         if top < 1:
-            raise ValueError(f"At least the top 1 is shown; got {top}.")
+            raise ValueError(f"top={top} shows nothing. Give 1 or more.")
         if parts is not None and parts.prompt:
             texts = [parts.prompt + text for text in texts]
         cuts = self.cuts and parts is not None and stride is None
@@ -363,10 +363,10 @@ def predict(
     """
     first = as_list(texts, str, "A text is a string, several are a list of strings")
     second = None if pairs is None else as_list(pairs, str, "A second text is a string, several are a list of strings")
-    return opened(model, first, what, length, second)(first, second, **how)
+    return open_predictor(model, first, what, length, second)(first, second, **how)
 
 
-def opened(
+def open_predictor(
     model: str | Path,
     texts: Sequence[str],
     what: str | None = None,

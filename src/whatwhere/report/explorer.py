@@ -316,7 +316,9 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         for term, of in text.maps.items():
             if wrong or of.dtype != np.uint8 or of.shape != (*shape[:2], n, n) or not of.size:
                 expected = f"bytes of shape (layers, heads, {n}, {n})"
-                raise ValueError(f"{path}: {term} is {of.dtype} {of.shape}; {index} says {expected}.")
+                raise ValueError(
+                    f"{path}: {term} is {of.dtype} {of.shape}; {index} says {expected}. Use a complete copy."
+                )
     profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
     more = read_arrays(profile) if profile.is_file() else {}
 
