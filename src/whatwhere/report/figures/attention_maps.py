@@ -16,8 +16,8 @@ from ..forms.form import drawn, sample
 from ..forms.maps import Maps, heatmap, thinned
 from ..forms.rows import Row, Rows
 from ..loaded_run import Run
-from ..numbers import number
-from ..titles import best, claimed, mark, of_story, share, story
+from ..numbers import fixed
+from ..titles import best, claimed, mark, of_story, share, story, two_numbers
 from .head_map import TOTAL, colour, heads, in_order, parts_of, seeds_of, short, where
 
 LOOKS = tuple(f"attention.{look}" for look in ("previous", "next", "self", "local", "special", "retrieval", "broad"))
@@ -202,8 +202,10 @@ def _of_all_heads(run: Run, lines: object) -> str:
     if not model:
         return "Mean distance that attention looks over, by layer"
     ends = {part: run.table.point("reach.mean", model, part=part) for part in parts_of(run, "reach.mean", model)}
-    shown = [f"{short(part)} {number(p.value, p.low, p.high)}" for part, p in ends.items() if p and part != TOTAL]
-    return f"Mean distance, in tokens, to what `{model}` looks at by each term alone: {', '.join(shown)}"
+    reaches = {short(part): point.value for part, point in ends.items() if point and part != TOTAL}
+    ranked = sorted(reaches, key=lambda term: -reaches[term])
+    furthest_and_nearest = {term: fixed(reaches[term], 1) for term in (ranked[0], ranked[-1])}
+    return two_numbers(f"Mean distance, in tokens, to what `{model}` looks at by a term alone", furthest_and_nearest)
 
 
 @Curves(

@@ -127,9 +127,10 @@ def _worth(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Point
 
 
 def _counts(run: Run, model: str, doubt: str = "") -> str:
-    """Return a title with the number of heads that follow each term, from the fewest to the most over seeds.
+    """Return a title with the number of heads of the largest group and of absolute position, or of the two largest.
 
-    The change of attention alone decides where no head was ablated alone.
+    A number runs from the fewest to the most over seeds. The change of attention alone decides where no head was
+    ablated alone.
     """
     of_seeds = [list(labels(run.table, model, seed).values()) for seed in seeds_of(run, model)]
     verb = "follow"
@@ -139,14 +140,14 @@ def _counts(run: Run, model: str, doubt: str = "") -> str:
     known = {label for of_seed in of_seeds for label in of_seed}
     if not known:
         return f"How far each head of `{model}` follows each term"
-    counts: list[str] = []
-    for label in in_order({*terms_of(run, model), *known}):
-        sizes = {of_seed.count(label) for of_seed in of_seeds}
-        subject = f"with {meaning(label)}" if label == NOTHING else meaning(label)
-        size = f"{min(sizes)} to {max(sizes)}" if len(sizes) > 1 else f"{min(sizes)}"
-        of_all = "" if counts else f" of {len(of_seeds[0])} heads {verb}"
-        counts.append(f"{size}{of_all} {subject}")
-    return f"`{model}`{f' ({doubt})' if doubt else ''}: {', '.join(counts)}"
+    sizes = {label: {s.count(label) for s in of_seeds} for label in in_order({*terms_of(run, model), *known})}
+    largest, *others = sorted(sizes, key=lambda label: -max(sizes[label]))
+    groups = [largest, *(["absolute"] if "absolute" in others else others[:1])]
+    counts = []
+    for label in groups:
+        size = " to ".join(dict.fromkeys(str(end(sizes[label])) for end in (min, max)))
+        counts.append(f"{size} have {meaning(label)}" if label == NOTHING else f"{size} {verb} {meaning(label)}")
+    return f"`{model}`{f' ({doubt})' if doubt else ''}: of {len(of_seeds[0])} heads {', '.join(counts)}"
 
 
 def taxonomy(run: Run) -> Figure | None:

@@ -31,7 +31,7 @@ from ..forms.dots import path
 from ..forms.form import drawn
 from ..loaded_run import CORPUS, Run
 from ..numbers import percent
-from ..titles import best, claimed, coded, digits, finding, mark, per_cent, share, two_numbers
+from ..titles import best, claimed, coded, digits, finding, mark, per_cent, share, story, two_numbers
 
 QUANTILES = (5, 95)  # per cent, of the distances of all pairs, drawn beside their median
 COMPONENTS = 16  # of a spectrum that are drawn
@@ -344,9 +344,12 @@ def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, 
 
 
 def _separated(run: Run, lines: Sequence[Line]) -> str:
+    if verdict := claimed(run, "geom-separation-flat"):
+        return verdict
     ends = {line.name: (line.points[min(line.points)], line.end) for line in lines if line.axis == lines[0].axis}
-    changes = "; ".join(f"`{name}` {digits(first)} → {digits(last)}" for name, (first, last) in ends.items())
-    return claimed(run, "geom-separation-flat") or f"Smallest distance of two positions, first to last step: {changes}"
+    model = story(run, list(ends))
+    first, last = ends[model]
+    return f"Smallest distance of two positions in `{model}`, first to last step: {digits(first)} → {digits(last)}"
 
 
 @Curves(

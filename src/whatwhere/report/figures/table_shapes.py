@@ -20,7 +20,7 @@ from ..forms.rows import Row, Rows
 from ..loaded_run import Run
 from ..numbers import count, fixed, percent
 from ..style import model_styles
-from ..titles import at, best, join_sentences, per_cent, rounded
+from ..titles import at, best, join_sentences, per_cent, rounded, story
 from .shape import shares_of
 
 LISTED = 64  # positions of a data table
@@ -219,8 +219,9 @@ def magnitudes(run: Run) -> Iterator[Line]:
 
 def _strongest(run: Run, panels: object) -> str:
     every = {model: arrays["magnitudes"] for model, (_, arrays) in tables_of(run, "magnitudes").items()}
-    turns = {model: ", ".join(map(str, of[:5, 1:].argmax(axis=1) + 1)) for model, of in every.items()}
-    return f"The first five components turn most strongly, in times: {join_sentences(turns)}"
+    model = story(run, list(every))
+    turns = " and ".join(map(str, every[model][:2, 1:].argmax(axis=1) + 1))
+    return f"The first two components of `{model}` are largest at {turns} turns over the table"
 
 
 @Maps(
