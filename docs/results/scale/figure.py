@@ -27,9 +27,10 @@ QUANTITIES: dict[str, tuple[str, float | None]] = {
     "semantic": ("R² of position, best layer of the semantic stream", DSTG_R2["r2.token", "dstg", "semantic", 1]),
     "heads": ("Heads that absolute position strongly affects", 27 / 36),
 }
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#555555")  # as the pages have them
-SYMBOLS = ("circle", "square", "diamond", "triangle")
-LEFT, RIGHT, TOP, WIDTH, HEIGHT, GAP_X, GAP_Y = 62, 30, 122, 400, 150, 72, 82  # pixels
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#555555", "#CC79A7", "#E69F00")  # the first as the pages have them
+SYMBOLS = ("circle", "square", "diamond", "triangle", "wedge", "bar")
+LEFT, RIGHT, TOP, WIDTH, HEIGHT, GAP_X, GAP_Y = 62, 30, 143, 400, 150, 72, 82  # pixels
+LEGEND_ROW = 21
 COLUMNS = 2
 APART = 5  # pixels between the lines at one number of tokens
 
@@ -120,12 +121,16 @@ def picture(places: Sequence[Place]) -> str:
         f'<text x="{LEFT}" y="28" font-size="16" font-weight="bold">dstg over the size of its training</text>',
     ]
     at = float(LEFT)
+    y = 53
     for kind, line in enumerate(lines):
-        out += [_mark(at + 6, 53, kind, 5.5), f'<text x="{at + 18:.0f}" y="58">{escape(line)}</text>']
+        if at + 18 + 7.4 * len(line) > width - RIGHT:
+            at = float(LEFT)
+            y += LEGEND_ROW
+        out += [_mark(at + 6, y, kind, 5.5), f'<text x="{at + 18:.0f}" y="{y + 5}">{escape(line)}</text>']
         at += 40 + 7.4 * len(line)
     seeds = max((len(point.at) for p in places for point in p.points.values()), default=1)
     over = f"small marks: single seeds; bar: 95 % interval (up to {seeds} seeds); " if seeds > 1 else "one seed; "
-    out.append(f'<text x="{LEFT}" y="82" fill="#575c63">{over}dashed: the paper</text>')
+    out.append(f'<text x="{LEFT}" y="{y + 29}" fill="#575c63">{over}dashed: the paper</text>')
     for number, (name, (heading, printed)) in enumerate(QUANTITIES.items()):
         left = LEFT + (number % COLUMNS) * (WIDTH + GAP_X)
         top = TOP + (number // COLUMNS) * (HEIGHT + GAP_Y)
@@ -229,6 +234,8 @@ def _mark(x: float, y: float, kind: int, size: float, words: str = "") -> str:
         "square": [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
         "diamond": [(0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)],
         "triangle": [(0, -1.2), (1.15, 0.9), (-1.15, 0.9)],
+        "wedge": [(0, 1.2), (1.15, -0.9), (-1.15, -0.9)],
+        "bar": [(-1.2, -0.55), (1.2, -0.55), (1.2, 0.55), (-1.2, 0.55)],
     }[symbol]
     path = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in corners)
     return f'<polygon points="{path}" {edge}>{title}</polygon>'
