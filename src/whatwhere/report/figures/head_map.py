@@ -141,10 +141,10 @@ def _counts(run: Run, model: str, doubt: str = "") -> str:
     if not known:
         return f"How far each head of `{model}` follows each term"
     sizes = {label: {s.count(label) for s in of_seeds} for label in in_order({*terms_of(run, model), *known})}
-    largest, *others = sorted(sizes, key=lambda label: -max(sizes[label]))
-    groups = [largest, *(["absolute"] if "absolute" in others else others[:1])]
+    ranked = sorted(sizes, key=lambda label: -max(sizes[label]))
+    second = ["absolute"] if "absolute" in ranked[1:] else ranked[1:2]
     counts = []
-    for label in groups:
+    for label in ranked[:1] + second:
         size = " to ".join(dict.fromkeys(str(end(sizes[label])) for end in (min, max)))
         counts.append(f"{size} have {meaning(label)}" if label == NOTHING else f"{size} {verb} {meaning(label)}")
     return f"`{model}`{f' ({doubt})' if doubt else ''}: of {len(of_seeds[0])} heads {', '.join(counts)}"
