@@ -14,7 +14,7 @@ from ..run.files import read_json, read_object
 from ..run.names import SUMMARY
 from ..run.status import is_finished
 from ..study.study_keys import StudyKeys
-from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
+from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys, SchemeKeys
 from .options import (
     ConfigFile,
     Json,
@@ -137,6 +137,9 @@ def windows(
 
     if (kind := RunFolder.at(out).kind) and not (out / "corpus").is_dir():
         raise ValueError(f"{out} holds a {kind} run, and windows are made before a run begins. Give another --out.")
+    others = [path for path in out.glob("[!.]*") if path.name != "corpus"]
+    if kind is None and others:
+        raise ValueError(f"{out} is not empty, and no run can begin there. Give another --out.")
     merged = CorpusConfig.merge_values(config, settings or (), **keys_of_command(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})
@@ -228,12 +231,13 @@ def finetune(
         emit({"out": str(out), **summary}, as_json, text + hint)
 
 
-@verb(options={CopyConfig: "length method components points as_written window"})
+@verb(options={CopyConfig: "length method components points as_written window", SchemeKeys: "scheme"})
 def extrapolate(
     context: typer.Context,
     model: Annotated[str, typer.Argument()],
     out: Annotated[Path, typer.Option()],
     *,
+    scheme: str | None,
     as_json: Json = False,
 ) -> None:
     """Make a copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and
@@ -242,10 +246,12 @@ def extrapolate(
     Args:
         out: Folder of the copy.
     """
-    check_model(model, None)
+    check_model(model, scheme)
     from ..length.extension import extend
     from ..models.model_tables import read_table
+    from ..training.scheme_settings import use_scheme
 
+    use_scheme(scheme)
     copy = configured(context, CopyConfig)
     points = None if copy.points is None else read_table(copy.points).numpy()
     facts = extend(

@@ -244,9 +244,9 @@ def _refuse_extension(plan: _Plan, out: Path) -> None:
     length = plan.length
     has_new_window = plan.keeps_positions or (plan.window and plan.known != SCALINGS)
     if length < plan.before or (length == plan.before and not has_new_window):
-        raise ValueError(
-            f"The model already reads {plan.before} tokens (predict --length {plan.before}). Give more; got {length}."
-        )
+        read = f"{plan.before} tokens (predict --length {plan.before})"
+        needed = f"With a window give {plan.before} or" if has_new_window else "Give"
+        raise ValueError(f"The model already reads {read}. {needed} more; got {length}.")
     check_original(plan.folder, length)
     room = psutil.virtual_memory().available  # 8 float64
     needed_bytes = 64 * length * int(plan.config.get("hidden_size", 1))

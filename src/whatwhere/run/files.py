@@ -169,6 +169,7 @@ def describe_os_error(error: OSError) -> str:
     what = str(name) if name is not None else "a file"
     match error.errno:
         case errno.EEXIST | errno.ENOTDIR:
+            what = str(next((path for path in Path(what).parents if path.is_file()), what))
             return f"{what} is a file, where a folder is needed. Choose another place."
         case errno.EISDIR:
             return f"{what} is a folder, where a file is needed. Choose another place."
