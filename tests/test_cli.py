@@ -297,6 +297,7 @@ def test_language_is_asked_for_in_words():
     assert words in refused("pretrain", "--set", "language=english", "--out", "none")
 
 
+@pytest.mark.whole
 def test_spectra_and_probe_read_a_trained_model(trained):
     done = whatwhere("spectra", str(trained), "--json")
     shares = [r["value"] for r in json.loads(done.stdout)["records"] if r["metric"] == "pca.share"]
@@ -350,6 +351,7 @@ def test_position_below_chance_is_read_nowhere():
         assert f"A token's position {said}" in _probe_text(records, "a text")
 
 
+@pytest.mark.whole
 def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     study = str(make_study(tmp_path / "study"))
     ledger = json.loads(whatwhere("claims", study, "--json").stdout)

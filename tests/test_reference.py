@@ -122,6 +122,7 @@ def test_narrow_foreign_models_are_read_in_32_bits(tmp_path):
     assert open_model(tmp_path).model.dtype == torch.float32
 
 
+@pytest.mark.whole
 def test_verbs_take_the_name_of_the_reference_model(run, corpus, tmp_path, monkeypatch):
     """`reference` is all that a verb needs to know of a model, in any folder."""
     monkeypatch.chdir(tmp_path)

@@ -142,6 +142,7 @@ def test_headings_of_nothing_are_dropped():
     ]
 
 
+@pytest.mark.whole
 def test_the_standard_library_alone_is_a_corpus(monkeypatch):
     monkeypatch.setattr(python_docs, "PACKAGES", ())
     before = set(sys.modules)

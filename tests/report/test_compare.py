@@ -50,6 +50,7 @@ def test_models_are_named_by_run_and_keep_their_values(pair):
     assert together.table.point("corpus.tokens").value == studies["one"].table.point("corpus.tokens").value
 
 
+@pytest.mark.whole
 def test_only_different_runs_need_a_caveat(pair):
     """Equal runs need no caveat and different ones get it first."""
     assert not any("These runs differ" in c for c in comparison_page(open_runs(pair)).caveats)
@@ -231,6 +232,7 @@ def held_out(folder: Path, number: int, **training: object) -> Path:
     return folder
 
 
+@pytest.mark.whole
 def test_other_held_out_documents_are_not_paired(build):
     """Document 7 of one run was paired with document 7 of a run that held back others, and the two were ranked."""
     first = held_out(build("one", models=("ap",)), 0, held_out=0.05)

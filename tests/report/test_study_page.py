@@ -114,6 +114,7 @@ def test_no_string_becomes_markup(kind, hostile_texts, hostile_study, harmless_p
     )
 
 
+@pytest.mark.whole
 def test_numbers_of_the_page_follow_the_records(build):
     folder = build()
     before = write_report(folder).read_text(encoding="utf-8")

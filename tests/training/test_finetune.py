@@ -168,6 +168,7 @@ def test_fine_tuning_starts_pretrained_or_fresh(encoder, tables):
     assert torch.equal(again.position_table(), table)
 
 
+@pytest.mark.whole
 def test_fine_tuning_learns_a_rule_on_the_first_word(encoder, tmp_path):
     rule = {
         name: str(write_table(tmp_path / f"{name}.tsv", rows, seed, lambda words: words[0] < "e"))
@@ -463,6 +464,7 @@ def test_models_without_a_classifier_are_refused(encoder, tables, tmp_path):
     assert not (tmp_path / "run/finetune.yaml").exists()
 
 
+@pytest.mark.whole
 def test_failed_starts_begin_anew_with_other_settings(encoder, tables, corpus_file, tmp_path):
     """What failed before a step was kept begins anew with other settings."""
     # A mended scheme was refused in the folder of the run that had failed by it at its first step.
