@@ -216,7 +216,8 @@ def test_one_token_and_padding_rows_give_finite_states(case, block):
         )
 
 
-@everywhere
+@pytest.mark.parametrize("block", ["neobert", pytest.param("bert", marks=pytest.mark.whole)])
+@pytest.mark.parametrize("case", CASES)
 def test_bfloat16_is_close_to_float64(case, block):
     # As weights, and under autocast as a training uses it.
     exact = model_of(case, block).encoder
