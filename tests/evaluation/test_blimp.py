@@ -163,6 +163,7 @@ def test_equal_sentences_are_half_right(monkeypatch):
     assert right(None, None, [Pair("", "", "", "")] * 3).tolist() == [0.5, 1.0, 0.0]
 
 
+@pytest.mark.whole
 def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     words = ["evaluate", "linguistic", ww.reference(), "--data", str(data), "--out", str(tmp_path / "o")]

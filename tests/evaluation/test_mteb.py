@@ -111,6 +111,7 @@ def bert(tmp_path_factory):
     return str(save("bert", tmp_path_factory.mktemp("foreign") / "bert"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", ["ours", *KINDS])
 def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
     source = ww.reference() if kind == "ours" else str(save(kind, tmp_path / kind))

@@ -88,6 +88,7 @@ def test_a_name_on_the_hub_is_continued(tmp_path, monkeypatch):
         extend("some/other", tmp_path / "other", 90)
 
 
+@pytest.mark.whole
 def test_longer_texts_of_a_name_on_the_hub(tmp_path, monkeypatch):
     """Its config.json was said to be missing; the losses are those of the same model in a folder."""
     texts = sentences(400).split("\n\n")

@@ -207,6 +207,7 @@ def with_seed(folder: Path, seed: int) -> Path:
     return folder
 
 
+@pytest.mark.whole
 def test_seeds_of_two_runs_do_not_add_up(build):
     """A run of seed 0 beside a run of seed 1 was said to have two training seeds, with intervals between them."""
     runs = [build("one", models=("ap",)), with_seed(build("two", models=("ap",)), 1)]

@@ -74,6 +74,7 @@ def test_the_page_is_below_ten_megabytes(demo_page):
     assert demo_page.count('id="plotly"') == 1 and "plotly.js v" not in demo_page  # packed: a third of its size
 
 
+@pytest.mark.whole
 def test_a_section_without_records_is_left_out(demo):
     study = load_run(demo)
     bare = render(
@@ -136,6 +137,7 @@ def test_write_report_returns_its_path_and_leaves_nothing_else(build, tmp_path):
     assert write_report(folder, tmp_path / "new" / "x.html").is_file()
 
 
+@pytest.mark.whole
 def test_a_failed_report_leaves_the_old_one(build, monkeypatch):
     folder = build()
     old = '<meta name="generator" content="whatwhere"> old'

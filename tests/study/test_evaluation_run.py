@@ -426,6 +426,7 @@ def test_wrong_input_is_one_line(words, said, tmp_path):
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.whole
 def test_the_verb_prints_scores_and_where_the_page_is(data, tmp_path):
     words = ["evaluate", "glue", ww.reference(), "--tasks", "sst-2", "--data", str(data), "--seeds", "1"]
     words += ["--rates", "1e-4"]

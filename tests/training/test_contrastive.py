@@ -111,6 +111,7 @@ def test_batches_are_padded_rows_in_a_seeds_order():
     assert sorted(batch["attention_mask"].sum(1).tolist()) == [6, 7, 8, 9]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
 def test_contrastive_training_tells_sentences_apart(kind, corpus_file, tmp_path, monkeypatch):
     """The loss falls, and the saved folder gives the trained model's vectors."""

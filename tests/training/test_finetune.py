@@ -230,6 +230,7 @@ def test_a_missing_key_is_named():
         FinetuneConfig.parse({"data": "a.tsv", "dev": "b.tsv"})
 
 
+@pytest.mark.whole
 def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_path):
     data = shutil.copy(tables["data"], tmp_path / "train.tsv")
     config = config_of(encoder, {**tables, "data": str(data)}, steps=2)
@@ -261,6 +262,7 @@ def test_the_advice_to_resume_names_the_start(encoder, tables, tmp_path):
     assert whatwhere("finetune", str(encoder), "--out", str(tmp_path / "run")).returncode == 0
 
 
+@pytest.mark.whole
 def test_another_start_than_the_run_began_with_is_refused(encoder, tables, tmp_path):
     """A finished run was reported, and a stopped one resumed, whatever the weights of START had become."""
     start = shutil.copytree(encoder, tmp_path / "start")
@@ -310,6 +312,7 @@ def test_the_command_names_a_missing_option(tables, tmp_path):
     assert done.returncode == 2 and "--dev is missing. Give it, here or in --config: " in done.stderr
 
 
+@pytest.mark.whole
 def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     out = tmp_path / "run"
     settings = [
@@ -390,6 +393,7 @@ def test_notes_of_other_tools_stay_in_config(encoder, tables, tmp_path):
     assert saved["architectures"] == ["EncoderForSequenceClassification"] and saved["id2label"]["1"] == "yes"
 
 
+@pytest.mark.whole
 def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
     """A BERT is fine tuned as its own class would be."""
     # The recipe's loop on transformers' own classifier: weights, token types and the table at each mark are BERT's.
@@ -435,6 +439,7 @@ def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
         build_classifier(config.model_copy(update={"model": {"hiden_dropout": 0.1}}), ["no", "yes"])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bert"])
 def test_other_encoders_of_transformers_are_fine_tuned(kind, tables, tmp_path):
     start = save(kind, tmp_path / kind)
