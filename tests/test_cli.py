@@ -148,7 +148,7 @@ def test_windows_are_not_put_beside_foreign_files(tmp_path):
     """They were made there, and no training could begin in the folder."""
     (tmp_path / "important.txt").write_text("mine")
     done = whatwhere("windows", "--corpus", "python-docs", "--out", str(tmp_path))
-    assert done.returncode == 2 and "is not empty, and no run can begin there. Give another --out." in done.stderr
+    assert done.returncode == 2 and "is not empty and holds no study run" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["important.txt"]
 
 

@@ -114,6 +114,7 @@ def test_system_errors_hide_temporary_names(tmp_path, monkeypatch):
     assert said(lambda: write_text(tmp_path / "file/x.html", "")) == (
         "/file is a file, where a folder is needed. Choose another place."
     )
+    assert said((tmp_path / "file/sub").mkdir).startswith("/file is a file, where a folder is needed.")
     (tmp_path / "folder").mkdir()
     assert said(lambda: write_text(tmp_path / "folder", "")).startswith("/folder is a folder, where a file is needed.")
     assert said(lambda: write_text("/proc/x.html", "")) == (

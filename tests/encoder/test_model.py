@@ -5,7 +5,7 @@ from logging import StreamHandler
 
 import pytest
 import torch
-from encoder_models import BLOCKS, VOCAB, build, config, inputs
+from encoder_models import BLOCKS, VOCAB, build, config, inputs, own_block_first
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, GPTNeoXConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -309,14 +309,7 @@ def test_initial_weights_come_from_the_seed(name, block):
             assert float(value.detach().std()) == pytest.approx(models[0].config.initializer_range, rel=0.2), key
 
 
-def at_leisure(name, block):
-    """Marks of a test of saving, which does not ask for the block: BERT's of a preset that has another."""
-    return [pytest.mark.whole] * (block == "bert" and PRESETS[name].get("block") != "bert")
-
-
-@pytest.mark.parametrize(
-    ("name", "block"), [pytest.param(n, b, marks=at_leisure(n, b)) for n in PRESETS for b in BLOCKS]
-)
+@own_block_first
 def test_every_preset_trains_a_step_and_survives_saving(name, block, ids, tmp_path):
     torch.manual_seed(0)
     model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=VOCAB, block=block, num_hidden_layers=2)).eval()

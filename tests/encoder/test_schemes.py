@@ -34,8 +34,7 @@ WITHOUT_POSITIONS = {"nope"}
 BY_ROW = {"conv", "bipe", "bipe/alibi"}  # know what stands in the row, and no positions
 few = settings(max_examples=3, derandomize=True)
 
-# `semantic` is `mixed` where positions are added to the words; four terms where words and positions
-# cross.
+# `semantic` is `mixed` where positions are added to the words; four terms where words and positions cross.
 CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute"}
 TERMS = {
     **dict.fromkeys(("nope", "conv", "rope", "rope-partial", "xpos"), {"semantic"}),

@@ -127,6 +127,16 @@ def real(given: dict[str, torch.Tensor]) -> torch.Tensor:
     return given.get("attention_mask", torch.ones_like(given["input_ids"])).bool()
 
 
+own_block_first = pytest.mark.parametrize(
+    ("name", "block"),
+    [
+        pytest.param(name, block, marks=[pytest.mark.whole] * (block != PRESETS[name].get("block", "neobert")))
+        for name in PRESETS
+        for block in BLOCKS
+    ],
+)  # every preset on both blocks; on the one that is not its own in `make whole`
+
+
 def everywhere(test: Callable[..., None]) -> Callable[..., None]:
     """The test on every case, with both blocks."""
 

@@ -520,6 +520,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
             ["--length", "128"],
             r"The model already reads 128 tokens \(predict --length 128\). Give more; got 128.",
         ),
+        (["--length", "200", "--scheme", "none.py"], "none.py"),
         (["--length", "100", "--window", "16"], r"With a window give 128 or more; got 100."),
         (["--length", "200", "--method", "mds"], "mds needs points, .* .--points FILE.npy., or another method."),
         (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),

@@ -6,24 +6,15 @@ import functools
 
 import pytest
 import torch
+from encoder_models import own_block_first
 
-from whatwhere.encoder import PRESETS, EncoderForMaskedLM, preset
+from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.encoder.registry import BIASES
 from whatwhere.models.explain import PARTS, costs, matched_width
 from whatwhere.training.pretrain import _count_operations
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 VOCAB, N, LABELLED = 300, 24, 0.25
-BLOCKS = ("neobert", "bert")
-# A preset's own block; on the other one, with the same terms, at leisure.
-everywhere = pytest.mark.parametrize(
-    ("name", "block"),
-    [
-        pytest.param(name, block, marks=[pytest.mark.whole] * (block != PRESETS[name].get("block", "neobert")))
-        for name in PRESETS
-        for block in BLOCKS
-    ],
-)
 
 
 def build(name, block, **fields):
@@ -88,7 +79,7 @@ def by_formula(c, n, labelled):
     }
 
 
-@everywhere
+@own_block_first
 def test_operations_equal_the_formula(name, block):
     expected, found = by_formula(build(name, block), N, LABELLED), counted(name, block)
     assert found.operations == pytest.approx(expected) and found.of("operations") == pytest.approx(
@@ -96,7 +87,7 @@ def test_operations_equal_the_formula(name, block):
     )
 
 
-@everywhere
+@own_block_first
 def test_parameters_and_terms_are_those_of_the_real_model(name, block):
     config, found = build(name, block), counted(name, block)
     model = EncoderForMaskedLM(config)

@@ -34,7 +34,7 @@ class Evidence:
     final model, 0 for the untrained one. note: further facts about a measurement. over: source of its interval where
     that is no seed, split or document; both go into the scale of the verdict.
 
-    Every method that reads records raises `Missing` where the run has not got them, and says what lacks.
+    Every method that reads records raises `Missing` where the run lacks them, and says which.
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:

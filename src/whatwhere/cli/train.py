@@ -137,9 +137,8 @@ def windows(
 
     if (kind := RunFolder.at(out).kind) and not (out / "corpus").is_dir():
         raise ValueError(f"{out} holds a {kind} run, and windows are made before a run begins. Give another --out.")
-    others = [path for path in out.glob("[!.]*") if path.name != "corpus"]
-    if kind is None and others:
-        raise ValueError(f"{out} is not empty, and no run can begin there. Give another --out.")
+    if kind is None and out.is_dir():  # else the windows would stand where no study can begin
+        RunFolder.at(out).check_no_foreign_files("study")
     merged = CorpusConfig.merge_values(config, settings or (), **keys_of_command(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})

@@ -150,6 +150,15 @@ class RunFolder:
                 f"The first line of {self.path / MANIFEST} is damaged, so nothing says what the folder holds. Use a "
                 "complete copy, or choose another --out."
             )
+        self.check_no_foreign_files(kind)
+        self._manifest.begin(kind)
+
+    def check_no_foreign_files(self, kind: str) -> None:
+        """Refuse a folder without a manifest in which a run of a kind cannot begin: it holds other files.
+
+        Raises:
+            ValueError: it holds files of an unknown program, or a run without its manifest.
+        """
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith("."):
                 continue
@@ -168,7 +177,6 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} is not empty and holds no {kind} run ({MANIFEST} is missing). Choose another --out."
             )
-        self._manifest.begin(kind)
 
     # ---- files ----
 

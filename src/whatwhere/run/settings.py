@@ -284,18 +284,36 @@ class StrictConfig(BaseModel):
                 study with saved settings, a finished trial of an evaluation (`all`: a benchmark that was tried),
                 results of any other run.
             changeable: Further keys that may change.
-            saved: The saved settings, where the caller has loaded them.
+            saved: What `load_to_resume` returned, where the caller has called it.
 
         Raises:
             SettingMismatch: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
         if keep_saved:
-            saved = saved or self.load_verified(run, name)
+            saved = saved or self.load_to_resume(run, name)
             changeable = {*self.CHANGEABLE_KEYS, *changeable}
-            return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
-        if name not in run.listed_files():
-            self.save_in(run, name)
+            settings = self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
+        else:
+            settings = self
+            if name not in run.listed_files():
+                self.save_in(run, name)
+        return settings.with_copies_of(run, are_compared=keep_saved)
+
+    def load_to_resume(self, run: RunFolder, name: str) -> Self:
+        """Return the saved settings of a run that these are to resume.
+
+        Raises:
+            ValueError: as `load_verified`.
+        """
+        return self.load_verified(run, name)
+
+    def with_copies_of(self, run: RunFolder, *, are_compared: bool) -> Self:
+        """Return these settings with the run's own copies in place of equal files elsewhere.
+
+        Args:
+            are_compared: True where `load_to_resume` has found them equal.
+        """
         return self
 
     def join_earlier(self, saved: Self) -> Self:

@@ -196,8 +196,7 @@ def _load_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
         ValueError: the command lacks or changes a model of the study, or adds a wrong one, or a finished file is
             damaged.
     """
-    config.check_same_scheme(run.path)
-    saved = StudyConfig.load_verified(run, CONFIG)
+    saved = config.load_to_resume(run, CONFIG)
     _check_saved_models(run, saved, config)
     for name in config.models:
         if name not in saved.models:

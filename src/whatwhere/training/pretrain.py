@@ -89,8 +89,7 @@ def _resolve_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> 
     config = config.in_steps()
     if config.minutes is None or not _has_saved_step(run):
         return config
-    config.check_same_scheme(run.path)
-    steps = PretrainConfig.load_verified(run, CONFIG).steps
+    steps = config.load_to_resume(run, CONFIG).steps
     if not is_silent and finished_summary(run) is None:
         budget = f"ends at the {steps:,} steps that it began with, whatever the minutes of this command buy"
         print(f"{run.path} resumes and {budget}", file=sys.stderr)

@@ -118,32 +118,27 @@ class ConfigWithScheme(SchemeKeys):
             settings = self.model_copy(update={"scheme": SCHEME})
         run.write(name, settings.model_dump(mode="json"))
 
-    def bind(
-        self,
-        run: RunFolder,
-        name: str,
-        *,
-        keep_saved: bool,
-        changeable: Iterable[str] = (),
-        saved: Self | None = None,
-    ) -> Self:
-        """Return the settings to go on with; they name the run's copy of the scheme where it has the same text.
-
-        The user may then change or delete the own file. Without `keep_saved`, the copy may be of another scheme, which
-        an earlier command left: the own file is named, and `save_in` replaces the copy.
+    def load_to_resume(self, run: RunFolder, name: str) -> Self:
+        """Return the saved settings of a run, after comparing the scheme of these with the run's copy.
 
         Raises:
-            ValueError: as every configuration; with `keep_saved`, the scheme differs from the run's copy.
+            ValueError: the scheme differs from the run's copy, or as `load_verified`.
         """
-        if keep_saved:
-            self.check_same_scheme(run.path)
-        settings = super().bind(run, name, keep_saved=keep_saved, changeable=changeable, saved=saved)
+        self.check_same_scheme(run.path)
+        return self.load_verified(run, name)
+
+    def with_copies_of(self, run: RunFolder, *, are_compared: bool) -> Self:
+        """Return these settings with the run's copy of the scheme where it has the same text.
+
+        The user may then change or delete the own file. A copy of another text is of a scheme that an earlier command
+        left in a run without results: the own file stays named, and `save_in` replaces the copy.
+        """
         copy = run.path / SCHEME
-        if settings.scheme is None or not copy.is_file():
-            return settings
-        if not keep_saved and copy.read_text("utf-8") != Path(settings.scheme).read_text("utf-8"):
-            return settings
-        return settings.model_copy(update={"scheme": str(copy)})
+        if self.scheme is None or not copy.is_file():
+            return self
+        if not are_compared and copy.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
+            return self
+        return self.model_copy(update={"scheme": str(copy)})
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for the key `scheme` if the run has a copy, whose text `bind` has compared; else False."""

@@ -15,7 +15,7 @@ from ..forms.dots import Cloud, Dot
 from ..forms.form import dots, drawn, errors, note, sample, segments, shaded, symbols
 from ..forms.rows import Row, Rows
 from ..loaded_run import Run
-from ..numbers import interval, number, percent
+from ..numbers import interval, number, percent, span
 from ..style import TEXT_SIZE, axis, layout, plain
 from ..titles import best, claimed, mark, of_story, rise, story
 
@@ -145,7 +145,7 @@ def _counts(run: Run, model: str, doubt: str = "") -> str:
     second = ["absolute"] if "absolute" in ranked[1:] else ranked[1:2]
     counts = []
     for label in ranked[:1] + second:
-        size = " to ".join(dict.fromkeys(str(end(sizes[label])) for end in (min, max)))
+        size = span(list(sizes[label]))
         counts.append(f"{size} have {meaning(label)}" if label == NOTHING else f"{size} {verb} {meaning(label)}")
     return f"`{model}`{f' ({doubt})' if doubt else ''}: of {len(of_seeds[0])} heads {', '.join(counts)}"
 
