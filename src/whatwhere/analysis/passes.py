@@ -402,7 +402,11 @@ class Reader:
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         """Read the terms of block 0 ... L - 1 of a batch, see `Encoder.inspect_terms`.
 
-        It is called before `hidden` of the same batch.
+        It is called before `hidden` of the same batch. terms: score units, (b or 1, h, n, n).
+        allowed: (b, 1, 1 or n, n) bool, the keys that a query may look at; None for all.
+
+        Raises:
+            ValueError: the scores are not finite, or a block has no term.
         """
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
@@ -417,7 +421,7 @@ class Reader:
         raise NotImplementedError
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays for figures that the records do not contain."""
+        """Return the arrays for figures that the records do not contain, each of the shape that its figure reads."""
         return {}
 
     def keep(self, key: Any, batch: Batch, values: Any) -> None:

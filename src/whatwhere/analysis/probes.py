@@ -335,6 +335,9 @@ def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
 
     test: (splits, windows) bool, from `split_documents`. The shuffle has a fixed seed. R² of a constant is undefined,
     so such a target is left out and the log says so.
+
+    Raises:
+        ValueError: no target varies, so that there is nothing to probe.
     """
     intra = windows.targets["intra"]
     kinds = np.where(windows.regular, np.isnan(intra).astype(int), -1)

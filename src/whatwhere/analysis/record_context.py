@@ -163,9 +163,10 @@ def interval(drawn: np.ndarray) -> np.ndarray:
 
 
 def document_mean(values: np.ndarray, draws: int = DRAWS, document_numbers: np.ndarray | None = None) -> Mean:
-    """Return mean, low and high, each (...), of `document_means`: the percentile bootstrap's 95 % interval.
+    """Return mean, low and high, each (...), of values (windows, ...): the percentile bootstrap's 95 % interval.
 
-    It speaks of this model on other documents like these, not of another training seed.
+    It speaks of this model on other documents like these, not of another training seed. Draws are over documents, see
+    `document_means`; document_numbers: (windows,) int, None where each window is a document.
     """
     mean, drawn = document_means(values, draws, document_numbers)
     low, high = interval(drawn)

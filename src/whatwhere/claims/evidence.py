@@ -144,7 +144,11 @@ class Evidence:
 
     def labelled(self) -> np.ndarray:
         """Return the labels of the heads of the first model, (heads, seeds), in the order of `heads`: a term,
-        "several", or `gates.NOTHING`."""
+        "several", or `gates.NOTHING`.
+
+        Raises:
+            Missing: a seed has no labels, or no head was ablated alone.
+        """
         of_seeds = [labels(self.table, self.model, seed) for seed in self.seeds]
         if self.step is not None or not all(of_seeds):
             raise Missing(f"no head.label of {self.model} with ablation.remove of its single heads")
@@ -155,7 +159,11 @@ class Evidence:
 
     def at_labelled(self, metric: str) -> np.ndarray:
         """Return a metric of every head, (heads, seeds), in the order of `labelled`; nan where a head has no record, as
-        of the shares of a head whose attention hardly changes."""
+        of the shares of a head whose attention hardly changes.
+
+        Raises:
+            Missing: no head has such a record.
+        """
         rows = [r for r in self.rows(metric, index=None, part=None) if r.head is not None]
         if not rows:
             raise Missing(f"no {metric} of the heads of {self.model}")

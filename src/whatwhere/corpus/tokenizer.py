@@ -241,6 +241,9 @@ def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizer
     """Copy a tokenizer so that the copy turns each run of line breaks into [NL].
 
     [NL] gets a new id at the end, unless the vocabulary has it; a tokenizer that does so already is returned itself.
+
+    Raises:
+        ValueError: a rule of the tokenizer changes the token before the vocabulary is asked for it.
     """
     if has_newline_token(tokenizer):
         return tokenizer

@@ -12,7 +12,7 @@ _LARGEST_HIDING = -1e4  # an additive mask hides a pair by this number or a lowe
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Return whether a tensor has values to read: it is no stand-in of the compiler or of a meta device.
+    """Return whether a tensor of any shape has values to read: it is no stand-in of the compiler or of a meta device.
 
     Reading them waits for an accelerator's queue, unless `has_values_on_cpu`.
     """
@@ -20,7 +20,7 @@ def has_values(tensor: Tensor) -> bool:
 
 
 def has_values_on_cpu(tensor: Tensor) -> bool:
-    """Return whether a tensor has values in the CPU's memory, which are read without waiting for an accelerator."""
+    """Return whether a tensor of any shape has values in the CPU's memory, read without waiting for an accelerator."""
     return not torch.compiler.is_compiling() and tensor.device.type == "cpu"
 
 

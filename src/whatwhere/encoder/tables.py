@@ -27,7 +27,8 @@ def sinusoid_at(positions: Tensor, width: int) -> Tensor:
 
 
 def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
-    """Compute 10000^(-2k/width), radians per position, for every k below width/2, rounded up: (ceil(width/2),)."""
+    """Compute 10000^(-2k/width), radians per position, for every k below width/2 (Vaswani et al. 2017): shape
+    (ceil(width/2),)."""
     k = torch.arange((width + 1) // 2, device=device, dtype=dtype)
     return torch.exp(-2 * k / width * math.log(10000.0))
 
@@ -58,7 +59,8 @@ def smooth_noise(rows: int, width: int) -> Tensor:
 
 
 def has_loaded_numbers(parameter: Tensor) -> bool:
-    """Return whether a parameter holds the numbers of a loaded model, which no initialisation may change."""
+    """Return whether a parameter of any shape holds the numbers of a loaded model, which no initialisation may
+    change."""
     return getattr(parameter, "_is_hf_initialized", False)
 
 
@@ -90,7 +92,7 @@ def read_npy_table(path: Path) -> Tensor:
 
 
 def check_table(table: Tensor, source: str | Path) -> None:
-    """Refuse a tensor that is no position table.
+    """Refuse a tensor that is no position table: shape (positions, width), finite.
 
     Raises:
         ValueError: not two dimensions, no number at all, or NaN or infinity; the message names `source`.

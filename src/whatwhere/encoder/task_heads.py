@@ -46,11 +46,11 @@ class EncoderWithHead(EncoderPreTrainedModel):
         self.encoder = Encoder(config)
 
     def position_table(self) -> Tensor | None:
-        """Return the position table of the encoder: see `Encoder.position_table`."""
+        """Return the position table of the encoder, (positions, width): see `Encoder.position_table`."""
         return self.encoder.position_table()
 
     def attention_terms(self, **inputs: Any) -> dict[str, Tensor]:
-        """Compute the attention terms of the encoder: see `Encoder.attention_terms`."""
+        """Compute the attention terms of the encoder, (blocks, b, h, n, n) each: see `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 
     def inspect_terms(self, inspector: Any) -> Any:

@@ -157,7 +157,7 @@ class Trial:
 
         Args:
             facts: Plain values, as .json.
-            arrays: As .npz.
+            arrays: Scores and predictions of any shape, by name, as .npz.
             beside: Further plain values by the ends of their files' names.
         """
         run = _run_at(out)
@@ -209,7 +209,7 @@ class Trial:
         return True
 
     def arrays(self, out: Path) -> Arrays:
-        """Return the arrays that were written.
+        """Return the arrays that `write` was given, of their shapes.
 
         Raises:
             ValueError: the file is missing, damaged, or not as it was written.

@@ -260,7 +260,11 @@ def _tune(config: MtebConfig, out: Path, trial: Trial, progress: Progress) -> No
 
 
 def run_task(out: str, trial: Trial, progress: Progress) -> None:
-    """Run one task with one pooling of one model and write mteb's own result, or train one model with SimCSE."""
+    """Run one task with one pooling of one model and write mteb's own result, or train one model with SimCSE.
+
+    Raises:
+        ValueError: the task's data cannot be reached.
+    """
     config = MtebConfig.load_without_hash_check(Path(out) / MTEB.file)
     use_scheme(config.scheme)
     if trial.task == SIMCSE:

@@ -40,7 +40,7 @@ class TooLittleText(ValueError):
 
 @contextmanager
 def name_text_in_errors(name: str) -> Iterator[None]:
-    """Name a text in the `TooLittleText` of the block."""
+    """Name a text in the `TooLittleText` that the block raises."""
     try:
         yield
     except TooLittleText as error:

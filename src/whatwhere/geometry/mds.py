@@ -87,6 +87,9 @@ def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
     As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues that exceed the size of
     the most negative one (`noise`) by a fifth. Chance makes as large eigenvalues on either side of 0, so those are the
     dimensions that it does not explain. Stress is against the roots, of negative squares 0.
+
+    Raises:
+        ValueError: NaN, not symmetric, or not zero on the diagonal; dims below 1.
     """
     squares = np.asarray(squares, dtype=np.float64)
     dist = check_distances(np.sqrt(np.maximum(squares, 0.0)))

@@ -66,6 +66,9 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
         dist: (n, n) distances. With `signed`, roots of corrected squares, negative where the square is: cut off at 0
             they would tie, ties violate nothing, and pure chance would show 0.36 instead of 0.5.
         positions: (n,) the positions that the rows are, ascending (default: 0, 1, ..., without gaps).
+
+    Raises:
+        ValueError: fewer than 3 positions, NaN, not symmetric, or not zero on the diagonal.
     """
     dist = check_distances(dist, signed)
     n = len(dist)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 
 def gather_whole(value: Tensor) -> Tensor:
-    """Gather the full tensor that several processes share; every process must call it for the same tensor."""
+    """Gather the tensor, of any shape, that several processes share; every process must call it for the same one."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 

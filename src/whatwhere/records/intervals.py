@@ -103,7 +103,8 @@ def hierarchical(
 def p_above_zero(
     values: np.ndarray, span: Range = UNBOUNDED, *, documents: int | None = None, below: float = 0.0
 ) -> float:
-    """Return the probability of a mean so far above 0 or further, were the true one 0, doubled; at most 1.
+    """Return the probability of a mean of values (seeds, k) so far above 0 or further, were the true one 0, doubled; at
+    most 1.
 
     It is 5 % exactly where the lower end of `hierarchical` is 0, for any values and half-widths. Args: as there.
     """

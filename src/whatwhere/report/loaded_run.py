@@ -92,7 +92,7 @@ class Corpus:
     arrays: Arrays = field(default_factory=dict)
 
     def array(self, name: str, dimensions: int = 1) -> np.ndarray | None:
-        """Return an array of `dimensions` dimensions with at least one finite number, else None."""
+        """Return an array whose shape has `dimensions` axes, with at least one finite number; else None."""
         array = self.arrays.get(name)
         known = array is not None and array.dtype.kind == "f" and array.ndim == dimensions and np.isfinite(array).any()
         return array if known else None
@@ -296,9 +296,10 @@ def visible_json(path: Path, kind: type) -> Any:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read all arrays of an .npz file, numbers as float64, words visible.
+    """Read all arrays of an .npz file in their shapes: numbers as float64, words visible.
 
-    Raises ValueError: the file is damaged, or an array holds neither numbers nor words.
+    Raises:
+        ValueError: the file is damaged, or an array holds neither numbers nor words.
     """
     with open_arrays(path) as arrays:
         return {k: _numbers_or_words(arrays[k]) for k in arrays.files}

@@ -86,7 +86,8 @@ def as_list(values: Any, kinds: type | tuple[type, ...], expectation: str) -> li
 def name_model_in_errors(model: str) -> Iterator[None]:
     """Turn the errors of libraries that open a model into a ValueError of one line that names the model.
 
-    A ValueError that names the model already is raised unchanged.
+    Raises:
+        ValueError: the block raised one, which is passed on where it names the model already, or another error.
     """
     from safetensors import SafetensorError
 

@@ -288,7 +288,7 @@ def _count_values(value: Any, counts: dict[int, float]) -> float:
 
 
 def read_array(path: str | Path, hint: str, mapped: bool = False) -> np.ndarray:
-    """Return the array of numbers of a .npy file.
+    """Return the array of numbers of a .npy file, of any shape.
 
     Args:
         hint: Sentence that ends the error message: what the user can do.
@@ -388,7 +388,7 @@ def put_json(file: IO[bytes], value: Any) -> None:
 
 
 def put_array(file: IO[bytes], array: np.ndarray) -> None:
-    """Write one array as .npy to an open file."""
+    """Write one array of any shape as .npy to an open file."""
     np.save(file, array, allow_pickle=False)
 
 
@@ -410,7 +410,7 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def write_array(path: str | Path, array: np.ndarray) -> None:
-    """Write a .npy file, see `put_array`."""
+    """Write a .npy file of an array of any shape, see `put_array`."""
     with new_file(path) as file:
         put_array(file, array)
 

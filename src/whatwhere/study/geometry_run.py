@@ -377,7 +377,10 @@ def _interval_margin(counts: Counts, positions: np.ndarray, fixed: np.ndarray) -
 
 
 def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
-    """Return the arrays of a corpus's figures by name, with `extra` ones."""
+    """Return the arrays of a corpus's figures by name, with `extra` ones.
+
+    Of m positions: (m,) for each position, (lags,) by the distance of two, (m, m) for each pair.
+    """
     distributions = geometry.distributions
     lags_of_pairs = np.abs(distributions.positions[:, None] - distributions.positions)
     lags = np.arange(1, int(lags_of_pairs.max()) + 1)

@@ -142,7 +142,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
 
 @contextmanager
 def prefix_training_keys_in_errors() -> Iterator[None]:
-    """Write the keys in errors of a training as a study takes them: `batch_size` becomes `training.batch_size`."""
+    """Write keys in the errors that a training raises as a study takes them: `training.batch_size` for `batch_size`."""
     try:
         yield
     except ValueError as error:

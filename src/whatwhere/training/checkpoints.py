@@ -45,7 +45,8 @@ def log_spaced_steps(steps: int) -> set[int]:
 def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
     """Return this process's part of the optimizers' states.
 
-    It is a flat dict of tensors named `optimizer.parameter.entry`.
+    It is a flat dict of tensors named `optimizer.parameter.entry`, each of its parameter's shape (of a sharded model,
+    the rows of this process) or a number.
     """
     return {
         f"{number}.{parameter}.{name}": local_rows(torch.as_tensor(value).detach()).cpu().contiguous()
@@ -107,7 +108,7 @@ def write_checkpoint(
 
     Args:
         optimizer_states: the optimizers' states, as `optimizer_tensors` returns them.
-        random_states: states of the random generators, by PROCESS.DEVICE.
+        random_states: states of the random generators, by PROCESS.DEVICE, (bytes,) uint8.
         shards: processes that hold a shard of the model each. The first one calls this function after the others have
             called `write_optimizer_shard`.
 
@@ -134,6 +135,8 @@ def write_optimizer_shard(
     root: Path, step: int, optimizer_states: Mapping[str, torch.Tensor], rank: int, shards: int
 ) -> None:
     """Write the optimizers' states of one process; the first process then moves the file into the checkpoint.
+
+    optimizer_states: the tensors of `optimizer_tensors`, in their shapes.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -224,7 +227,9 @@ def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
 def restore(
     checkpoint: Checkpoint, model: PreTrainedModel, optimizers: list[torch.optim.Optimizer]
 ) -> dict[str, torch.Tensor]:
-    """Load weights and optimizer states in place; return the states of the random generators by PROCESS.DEVICE.
+    """Load weights and optimizer states in place; return the states of the random generators.
+
+    Those are by PROCESS.DEVICE, (bytes,) uint8.
 
     Raises:
         ValueError: the checkpoint is of another model.

@@ -102,14 +102,14 @@ class TrainingSetup:
         return self.model
 
     def random_states(self) -> dict[str, Tensor]:
-        """Return the states of this process's random generators (dropout draws from them), by device."""
+        """Return the states of this process's random generators by device, (bytes,) uint8; dropout draws from them."""
         states = {"cpu": torch.get_rng_state()}
         if self.accelerator.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state()
         return states
 
     def set_random_states(self, states: dict[str, Tensor]) -> None:
-        """Set this process's random generators to what `random_states` returned."""
+        """Set this process's random generators to what `random_states` returned, (bytes,) uint8 by device."""
         torch.set_rng_state(states["cpu"])
         if "cuda" in states and self.accelerator.device.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"])

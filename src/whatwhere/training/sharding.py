@@ -81,7 +81,8 @@ def gather_model(
 
 
 def gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
-    """Return the `states` of every process, by rank; they travel on the device, as NCCL carries no CPU tensors."""
+    """Return the `states` of every process, (bytes,) uint8 by name, by rank; they travel on the device, as NCCL carries
+    no CPU tensors."""
     gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
     # Bytes, not objects: object collectives would pickle.
     for name in sorted(states):

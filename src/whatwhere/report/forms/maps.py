@@ -23,7 +23,10 @@ def thinned(size: int, most: int = MOST_CELLS) -> list[int]:
 
 
 def rounded(values: np.ndarray, extent: float | None = None) -> list[Any]:
-    """Round numbers for a figure: four digits of the largest (or of `extent`), None for what is not finite."""
+    """Round numbers (columns,) or (rows, columns) for a figure, to lists of the same shape.
+
+    They keep four digits of the largest (or of `extent`); what is not finite becomes None.
+    """
     values = np.asarray(values, dtype=float)
     finite = values[np.isfinite(values)]
     top = extent if extent is not None else float(np.abs(finite).max(initial=0.0))
