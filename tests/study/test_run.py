@@ -119,7 +119,10 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
         timed = {"seconds", "tokens_per_second", "memory.peak"}
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
-    told = [line["differences"] for line in read_lines(tmp_path / "2/s/log.jsonl") if line["event"] == "models differ"]
+    events = list(read_lines(tmp_path / "2/s/log.jsonl"))
+    trained = [line for line in events if line["event"] == "trained"]
+    assert all(0 <= line["seconds of looking inside"] < line["seconds"] for line in trained) and len(trained) > 1
+    told = [line["differences"] for line in events if line["event"] == "models differ"]
     residual = (
         "residual (`printed` stream, others normalized)" if more else "residual (`dstg` normalized, `printed` stream)"
     )
@@ -335,7 +338,7 @@ def test_a_variant_trains_under_its_own_name(monkeypatch, tmp_path):
     labels = []
     monkeypatch.setattr(model_task, "Windows", lambda folder: None)
     monkeypatch.setattr(model_task, "measure_model", lambda *arguments: None)
-    monkeypatch.setattr(model_task, "pretrain", lambda *arguments, label, **options: labels.append(label))
+    monkeypatch.setattr(model_task, "pretrain", lambda *arguments, label, **options: labels.append(label) or {})
     training = StudyConfig.parse({"steps": 3}).pretraining("dstg", 1, 3)
     task = model_task.ModelTask(tmp_path, ModelOfSeed("printed", 1), training, 8, 2, 2, False)
     model_task.train_and_measure(task, lambda *state: None)

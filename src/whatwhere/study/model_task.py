@@ -1,5 +1,6 @@
 """Training and measuring one model of a study, in a process that knows nothing but its task."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,10 @@ def can_probe(windows: Windows) -> bool:
 
 
 def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
-    """Train one model of a study and measure it, skipping finished work; return the training's summary.
+    """Train one model of a study and measure it, skipping finished work.
+
+    Returns:
+        The training's summary, and `seconds_inside`: wall seconds of measuring the model now, 0 where it was measured.
 
     Raises:
         ValueError: a setting of the training is refused, or a file is not as it was written.
@@ -63,10 +67,11 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
         label = f"{task.model.name} seed {task.model.seed}"
         summary = pretrain(task.training, folder, windows=windows, progress=progress, label=label)
     # A worker may have measured the model, and died before it returned.
+    started = time.perf_counter()
     if not RunFolder.at(task.out).is_reusable(task.model.step_name):
         progress(0, 1, "looking inside")
         measure_model(task, windows, progress)
-    return summary
+    return {**summary, "seconds_inside": time.perf_counter() - started}
 
 
 def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None:
