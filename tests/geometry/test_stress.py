@@ -79,6 +79,8 @@ def test_correlations_are_numpys(table, dist):
     assert lag_correlation(dist, where) == pytest.approx(np.corrcoef(lag, dist[pairs])[0, 1])
     assert lag_correlation(squareform(pdist(np.arange(9.0)[:, None]))) == pytest.approx(1)
     assert np.isnan(lag_correlation(np.ones((5, 5)) - np.eye(5)))
+    with pytest.raises(ValueError, match="15 rows belong to 15 ascending positions"):
+        lag_correlation(dist, where[:5])  # correlated a corner of the distances, without a word
 
 
 @pytest.mark.parametrize(

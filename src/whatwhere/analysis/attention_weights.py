@@ -87,7 +87,10 @@ class Weights:
 
 
 def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
-    """Compute the softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) do not change."""
+    """Compute the softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) do not change.
+
+    allowed: (b or 1, 1, 1 or n, n) bool; None: all keys.
+    """
     wide = at_least_float32(scores)
     if allowed is not None:
         allowed = allowed.expand(-1, -1, scores.shape[-2], -1)
@@ -413,7 +416,13 @@ def copy_records(repeated: CopyReader, control: CopyReader, context: RecordConte
 def retrieval_records(
     model: Any, windows: ChosenWindows, context: RecordContext, progress: Progress = None
 ) -> list[Record]:
-    """Measure `copy_records` on pieces of the documents; raises the errors of `repeated_documents`."""
+    """Measure the attention of each head from a token to its copy, on texts A B A of pieces of the documents.
+
+    `copy_records` has the records.
+
+    Raises:
+        ValueError: as `repeated_documents`; or the scores of the model are no sum of named terms.
+    """
     repeated = CopyReader()
     control = CopyReader()
     for texts, reader in zip(repeated_documents(windows), (repeated, control), strict=True):

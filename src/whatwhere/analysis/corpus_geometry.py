@@ -123,7 +123,11 @@ class CorpusDistances:
         return {"": self.dist} | ({} if self.corrected is None else {".corrected": self.corrected})
 
     def stress(self, rows: np.ndarray) -> dict[str, float]:
-        """Compute `stress.raw` and `stress.optimal` of vectors (m, d) of the positions, with their endings."""
+        """Compute `stress.raw` and `stress.optimal` of vectors (m, d) of the positions, with their endings.
+
+        Raises:
+            ValueError: another number of rows, NaN or infinity in them, or distances that are all 0.
+        """
         kinds = self.kinds().items()
         return {f"stress.{scale}{e}": stress(rows, dist, scale) for e, dist in kinds for scale in SCALES}
 
@@ -150,7 +154,8 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
     """Return the tables that a corpus of n positions is compared with, by name: (n, width) each, ALiBi's (n, heads).
 
     Raises:
-        ValueError: a table of the plan has fewer than n rows.
+        ValueError: a table of the plan has fewer than n rows, or its width does not suit it, as an odd one does not
+            suit RoPE.
     """
     tables = {name: make(n, plan.width) for name, make in ENCODINGS.items() if name not in ("alibi", "random")}
     tables["alibi"] = alibi(n, plan.heads)
@@ -176,7 +181,9 @@ def corpus_geometry(
         progress: function that is called with (steps done, steps in all, name of the part).
 
     Raises:
-        ValueError: no position with enough tokens, fewer than three such positions, or a table too short.
+        ValueError: no position with enough tokens, fewer than three such positions, or a table too short; more than
+            2,048 positions; documents of fewer than two groups, or a position without tokens in one half of them (but
+            in the paper's protocol); positions that are all alike.
     """
     smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.follows_paper else (0.0, plan.min_support)
     if plan.follows_paper:
@@ -465,9 +472,11 @@ def scatter(
 
     Tables are at their best scale; up to `most` pairs of positions are drawn (GEOM figure 7).
 
+    tables: (n, width) each, row i position i, at least as many as the corpus has.
+
     Returns:
-        scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,). scatter_names (encodings,).
-        scatter_table (encodings, k).
+        scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,): positions between the two.
+        scatter_names (encodings,). scatter_table (encodings, k).
     """
     positions = geometry.distributions.positions
     i, j = np.triu_indices(len(positions), 1)

@@ -143,7 +143,8 @@ def separation_records(
     `stress.raw`, `stress.optimal` and `correlation` of the distances (figure 7). Only several seeds can give intervals.
 
     Raises:
-        ValueError: see `checkpoint_tables`; a corpus with positions that the table does not have.
+        ValueError: see `checkpoint_tables`; a corpus with positions that the table does not have, or a table that is
+            not finite or whose rows are all equal.
     """
     records: list[Record] = []
     start: np.ndarray | None = None
@@ -178,8 +179,10 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, context: Record
     the share of the way from a random table to the corpus's own; above 1 where the table has less stress, as classical
     MDS is not the table of least stress. Ranks above the width of the table are left out. n: rows. No intervals.
 
+    table: (rows, width), row 0 [CLS], row i + 1 position i.
+
     Raises:
-        ValueError: a corpus with positions that the table does not have.
+        ValueError: a corpus with positions that the table does not have, or NaN or infinity in the table.
     """
     rows = table[rows_of(corpus, len(table))]
     u, s, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
@@ -294,9 +297,9 @@ class NeighbourWeights(WeightReader):
 
 
 def local_records(run: str | Path, windows: ChosenWindows, context: RecordContext) -> list[Record]:
-    """Measure `NeighbourWeights` at every checkpoint of a pretraining.
+    """Measure attention to neighbours at every checkpoint of a pretraining.
 
-    `step` is the checkpoint's, none for `local.even`.
+    `NeighbourWeights` has the records; `step` is the checkpoint's, none for `local.even`.
 
     Raises:
         ValueError: the folder has no checkpoints.

@@ -71,7 +71,8 @@ def _of_block(body: Any, place: dict[str, int]) -> QueryKey | None:
 
 @torch.inference_mode()
 def distance_bias(model: Any, n: int) -> Tensor:
-    """Return the bias that MPNet adds to the scores of all its blocks by the distance of two tokens, (1, h, n, n).
+    """Return the bias that MPNet adds to the scores of all its blocks by the distance of two tokens, (1, h, n, n) in
+    score units.
 
     Zeros (1, 1, 1, 1) of a model without one.
     """

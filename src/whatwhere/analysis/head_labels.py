@@ -191,6 +191,9 @@ class HeadTaxonomy(Reader):
 
     model: see `separable_terms`. queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not
     over padding. The paper does not say which. As keys special tokens always count, padding never.
+
+    Raises:
+        ValueError: unknown `queries`; or as `separable_terms`.
     """
 
     wants_terms = True
@@ -218,6 +221,9 @@ class HeadTaxonomy(Reader):
         """KL(A ‖ A without the term), in nats: (windows, L, h, terms of `names`).
 
         Mean over the queries of a window; nan without a query.
+
+        Raises:
+            ValueError: no window has passed.
         """
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)

@@ -69,7 +69,7 @@ class ChosenWindows:
         return self.input_ids.shape[1]
 
     def rows(self, chosen: np.ndarray) -> "ChosenWindows":
-        """Return some of the windows, by number, in that order."""
+        """Return some of the windows, by their numbers (k,), in that order."""
         return self._map_arrays(lambda array: array[chosen])
 
     def first(self, n: int) -> "ChosenWindows":
@@ -283,7 +283,11 @@ def outputs(
     """Yield (numbers (b,) of the windows, output of the model's body), a batch at a time and without gradients.
 
     wanted: "hidden_states", "block_states" (the last one before the final norm; of an encoder that is not ours its
-    hidden_states) or "attentions". order: window numbers in the order wanted; default: 0, 1, ...
+    hidden_states) or "attentions". order: (k,) window numbers in the order wanted; default: 0, 1, ... States are
+    num_hidden_layers + 1 tensors (b, n, hidden_size), attentions one (b, h, n, n) a layer.
+
+    Raises:
+        ValueError: as `model_inputs`.
     """
     inputs = model_inputs(model, windows)
     device = device_of(model)
@@ -437,7 +441,11 @@ class Reader:
         self.document_numbers = batch.windows.document_numbers
 
     def places(self) -> tuple[np.ndarray, Axes]:
-        """Return the values by (block, part), (windows, places, ...), and the axis of the places."""
+        """Return the values by (block, part), (windows, places, ...), and the axis of the places.
+
+        Raises:
+            ValueError: no window has passed, or none with a regular token.
+        """
         check_passed(self.values)
         keys = sorted(key for key in self.values if isinstance(key, tuple))
         values = np.stack([self.values[key] for key in keys], axis=1)
@@ -445,11 +453,11 @@ class Reader:
         return values, {("layer", "part"): [(block + 1, part) for block, part in keys]}
 
     def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
-        """Return `document_mean` of values (windows, ...)."""
+        """Average values (windows, ...) over documents: mean, low and high, each (...); see `document_mean`."""
         return document_mean(values, draws, self.document_numbers)
 
     def count(self, values: np.ndarray) -> np.ndarray:
-        """Return `count_documents` of values (windows, ...)."""
+        """Count the documents that have a value among values (windows, ...): (...) int64."""
         return count_documents(values, self.document_numbers)
 
 

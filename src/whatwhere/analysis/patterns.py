@@ -220,6 +220,9 @@ def pattern_records(scores: np.ndarray, context: RecordContext, *, n: int) -> li
     `pattern`: for each layer and head, part = its pattern, value = its strength (`pattern_of`), n = documents.
     `patterns.share`: share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this
     model.
+
+    Raises:
+        ValueError: as `pattern_of`.
     """
     heads = list(np.ndindex(scores.shape[:2]))
     patterns, strengths = zip(*(pattern_of(scores[head]) for head in heads), strict=True)
@@ -290,7 +293,11 @@ class PatternCounts(Reader):
         self._documents = batch.windows.document_count
 
     def scores(self) -> np.ndarray:
-        """Return the mean content-free scores (L, h, m, m) of the m regular positions."""
+        """Return the mean content-free scores (L, h, m, m) of the m regular positions, in score units.
+
+        Raises:
+            ValueError: no window has passed.
+        """
         check_passed(self._means)
         return np.stack([self._means[block].mean() for block in sorted(self._means)])
 

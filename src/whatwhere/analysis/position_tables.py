@@ -179,9 +179,14 @@ def noise_records(table: Any, context: RecordContext, start: Any = None, walk: f
     step 0, about 0; and `table.walk`, which is `walk` if that is given. No intervals. A table of fewer than 8 rows has
     no floor.
 
+    start: (rows, width).
+
     Args:
         walk: Root mean square that AdamW's random walk at the rates of the training gives a table whose gradient is
             noise (`training.optimizers.expected_table_drift`); None where it is not known.
+
+    Raises:
+        ValueError: a table that is not two-dimensional, or has NaN or infinity.
     """
     table = as_float64(table)
     place: dict[str, Any] = {"n": len(table)}
@@ -205,7 +210,10 @@ def noise_records(table: Any, context: RecordContext, start: Any = None, walk: f
 def word_records(table: Any, context: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the shares and N50 of a model's word table (entries, d), part "words".
 
-    All rows count (LOWDIM Table 1b); errors as of `table_records`.
+    All rows count (LOWDIM Table 1b). The array is `shares`, (components,).
+
+    Raises:
+        ValueError: as `table_records`.
     """
     table = as_float64(table)
     shares = component_shares(table)
@@ -220,6 +228,11 @@ def table_arrays(table: Any) -> dict[str, np.ndarray]:
     scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
     components. rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows,
     rows) of E·Eᵀ from 2, 5 and 10 components, where the table has more, and from all; products_of: their numbers.
+
+    shares: (at most the width,). outliers: (positions that stand alone,).
+
+    Raises:
+        ValueError: as `table_records`.
     """
     table = as_float64(table)
     s = spectrum(table)

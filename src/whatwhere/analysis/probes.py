@@ -92,7 +92,10 @@ of a state or on small ones; shuffled targets are the floor of chance.
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over n tokens of features x (p,) and targets y (q,), of x xᵀ, of x yᵀ and of the squares of y."""
+    """Sums over n tokens of features x (p,) and targets y (q,).
+
+    Summed are x, y, x xᵀ (p, p), x yᵀ (p, q) and the squares of y (q,).
+    """
 
     n: float
     x: np.ndarray
@@ -166,7 +169,7 @@ class SplitSums:
         return (width + 2) * (width + 1 + targets)
 
     def add(self, x: np.ndarray, y: np.ndarray, tested_in: np.ndarray, kind: int = 0) -> None:
-        """Add tokens x (t, p), y (t, q) of documents that the splits `tested_in` test and all others train on."""
+        """Add tokens x (t, p), y (t, q) of documents that the splits `tested_in` (k,) test and all others train on."""
         x1 = np.column_stack([x - self.shift, np.ones(len(x))])
         products = np.hstack([x1.T @ x1, x1.T @ y])
         squares = np.einsum("tq,tq->q", y, y)
@@ -194,7 +197,10 @@ class SplitSums:
 
 
 def tested_together(test: np.ndarray, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the windows of a batch that the same splits test: (splits, rows of the batch)."""
+    """Return the windows of a batch that the same splits test: (splits, rows of the batch).
+
+    test: (splits, windows) bool. indices: (b,) numbers of the batch's windows.
+    """
     patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
     return [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
 

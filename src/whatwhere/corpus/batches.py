@@ -41,9 +41,11 @@ class PositionDraws:
 
 
 class Batches(ABC):
-    """Rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch.
+    """Rows in another random order each epoch, dealt out to steps and processes.
 
     total: rows of an epoch. seed: of the order, at least 0.
+
+    A batch is tensors by name, each with a row for each chosen row; every subclass names them. `_collate` makes it.
 
     Raises:
         ValueError: a negative seed.
@@ -67,7 +69,7 @@ class Batches(ABC):
         return self._order[1]
 
     def micro_batch(self, micro_step: int, rows: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """Return the rows of a micro-batch that process `rank` reads, as tensors (rows, ...).
+        """Return the rows of a micro-batch that process `rank` reads, as tensors (rows / world, ...) by name.
 
         Global sample s = micro_step * rows + row; process r takes the rows r, r + world, ...
 
@@ -114,6 +116,9 @@ class MaskedBatches(Batches):
     to the positions of a window of n tokens (DSTG 3.3), of each document where documents are isolated. subset: instead,
     n of the m positions at random, in their order (Ruoss et al. 2023). draws: the scheme's own changes of positions, in
     place of both; positions are then float32.
+
+    A batch: `input_ids`, `labels` (-100 where no loss is for a token), `attention_mask`, `position_ids`, and with
+    join=isolate `document_ids` (-1 at padding), each (b, n) int64 with n the longest window of the batch.
 
     Raises:
         ValueError: an empty set, a rate outside (0, 1), an unknown masking, windows longer than the position table.
@@ -216,6 +221,8 @@ def in_pieces(batch: dict[str, torch.Tensor], n: int, special_ids: dict[str, int
 
     A piece keeps the positions of its tokens; its first and last become [CLS] and [SEP], which no loss is for. Pieces
     without a token between them are left out.
+
+    Returns the same names, (pieces, n) each.
     """
     fill = {"input_ids": special_ids["pad_token_id"], "labels": IGNORED, "document_ids": -1}
     more = -batch["input_ids"].shape[1] % n

@@ -20,6 +20,9 @@ class LabelledBatches(Batches):
     token_type_ids, which tell the texts of a pair apart (BERT). truncated: the number of rows that are cut. share_cut:
     share of their tokens that is cut away, in [0, 1).
 
+    A batch: `input_ids`, `attention_mask`, with `types` also `token_type_ids`, (b, n) int64; `labels` (b,), int64 class
+    numbers or float32 numbers.
+
     Raises:
         ValueError: a label that is not among `names`.
     """

@@ -39,7 +39,7 @@ class Part:
 
 @dataclass
 class Rows:
-    """Rows of one split: ids and marks (t,) end to end; row i is starts[i]:starts[i + 1]."""
+    """Rows of one split: ids (t,) uint32 and marks (t,) uint8 end to end; row i is starts[i]:starts[i + 1]."""
 
     ids: np.ndarray
     marks: np.ndarray
@@ -64,7 +64,10 @@ def plain(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[Tokens]:
-    """Encode each part as ids and marks; special tokens written in the text are read as plain text."""
+    """Encode each part as ids and marks; special tokens written in the text are read as plain text.
+
+    Of each part: ids (t,) uint32 and marks (t,) uint8, the bits of `segments`.
+    """
     out = []
     for batch in in_lists([part.text for part in parts], _BATCH):
         for text, encoding in zip(batch, plain(tokenizer).encode_batch(batch, add_special_tokens=False), strict=True):

@@ -66,7 +66,11 @@ class WindowSet:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def document_numbers(self) -> np.ndarray:
-        """Return the number of the document that each row begins in: (len,) int64, from 0 in the order of the text."""
+        """Return the number of the document that each row begins in: (len,) int64, from 0 in the order of the text.
+
+        Raises:
+            ValueError: as `shards`.
+        """
         numbers = [np.empty(0, np.int64)]
         before = -1
         for _, marks, starts in self.shards():
@@ -92,6 +96,11 @@ class WindowSet:
         """Yield (ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]].
 
         One shard at a time is open, as pages that are read of a mapped file count as memory of the process.
+
+        ids (t,), marks (t,) uint8, starts (rows + 1,) int64.
+
+        Raises:
+            ValueError: a file is missing, damaged or not as it was written, or has an id outside the vocabulary.
         """
         for number in range(len(self._names)):
             yield self._open.get(number) or self._mapped(number)
@@ -122,7 +131,11 @@ class WindowSet:
         return ids, marks, starts
 
     def lengths(self) -> np.ndarray:
-        """Return the number of tokens of each window: (len,) int64."""
+        """Return the number of tokens of each window: (len,) int64.
+
+        Raises:
+            ValueError: as `shards`.
+        """
         return np.concatenate([np.diff(starts) for _, _, starts in self.shards()] or [np.empty(0, np.int64)])
 
     def row(self, index: int) -> tuple[np.ndarray, np.ndarray]:
@@ -130,6 +143,7 @@ class WindowSet:
 
         Raises:
             IndexError: there is no such window.
+            ValueError: as `shards`.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"window {index} of {len(self)}")
@@ -203,7 +217,11 @@ class Windows:
         return WindowSet(self.folder, split, self.facts, self._run, self._checked[split])
 
     def unigrams(self) -> np.ndarray:
-        """Count how often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
+        """Count how often each id occurs as text in the windows of the train split: (vocab_size,) int64.
+
+        Raises:
+            ValueError: the file of the counts is damaged.
+        """
         return read_array(self.folder / self.facts["unigrams"], _again(self.folder))
 
     def unigram_entropy(self) -> float:

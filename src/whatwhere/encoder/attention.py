@@ -134,6 +134,9 @@ def attend_eagerly(
     """Compute outputs (b, h, n, d_v) and weights (b, h, n, n) of attention.
 
     This is the specification; softmax runs in at least float32.
+
+    terms: each (b or 1, h, n, n), in score units. values: (b, h, n, d_v). allowed: (b, 1, 1 or n, n) bool, True where a
+    query may look at a key; None for everywhere. dropout: share of the weights that are set to 0, in [0, 1).
     """
     scores = functools.reduce(torch.add, (t.to(torch.promote_types(t.dtype, torch.float32)) for t in terms.values()))
     if allowed is not None:
@@ -158,8 +161,11 @@ def attend_by_sdpa(
 ) -> Tensor:
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `attend_in_tiles` where it is faster.
 
-    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. The kernel has one
-    product of queries and keys: where it is used and keys ahead have another one, all scores (b, h, n, n) are computed.
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. The kernel has one product of queries and keys: where
+    it is used and keys ahead have another one, all scores (b, h, n, n) are computed.
+
+    q, k: (b, h, n, d). ahead: other queries and keys of this shape for keys ahead, and their mask. values, allowed,
+    dropout: as of `attend_eagerly`; so is the result, (b, h, n, d_v).
     """
     is_slow_in_torch = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
     if q.device.type == "cpu" and is_slow_in_torch and not torch.compiler.is_compiling():
@@ -205,6 +211,8 @@ def attend_by_flex(
     over pairs with keys ahead and once over all others, and their sums of exponentials weigh the two outputs.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
+
+    Shapes are as in `attend_by_sdpa`. dropout is not read: `check_backend` refuses it.
     """
     if ahead is not None:
         ahead_q, ahead_k, is_ahead = ahead
@@ -294,7 +302,10 @@ def attend_fused(
     dropout: float,
     backend: str = "sdpa",
 ) -> Tensor:
-    """Compute the outputs (b, h, n, d_v) of `attend_eagerly` in one call of a fused backend."""
+    """Compute the outputs (b, h, n, d_v) of `attend_eagerly` in one call of a fused backend.
+
+    values, allowed, dropout: as there. products, biases: as of `term_scores`. backend: a key of `FUSED`.
+    """
     b = values.shape[0]
     q = _concatenate([p.q for p in products], b)
     k = _concatenate([p.k for p in products], b)
@@ -360,6 +371,9 @@ class Attention(nn.Module):
         """Compute the terms of the scores, as products and biases, and the values of a block's `streams`.
 
         streams: (b, n, d_stream). values: (b, h, n, sum of d_stream / heads).
+
+        Raises:
+            ValueError: a registered bias has another shape.
         """
         product, values = self._project_streams(streams, inputs)
         pair_terms: dict[str, Tensor] = {}
@@ -434,7 +448,10 @@ class Attention(nn.Module):
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) or None.
 
-        There are weights if the backend is eager or an inspector changed the terms.
+        There are weights if the backend is eager or an inspector changed the terms. streams: (b, n, d_stream) each.
+
+        Raises:
+            ValueError: a registered bias has another shape.
         """
         products, biases, values = self.compute_terms_and_values(streams, inputs)
         dropout = self.dropout if self.training and inputs.with_dropout else 0.0

@@ -284,7 +284,10 @@ class UntiedPositions(nn.Module):
         return q, k
 
     def forward(self, table: Tensor | None, position_ids: Tensor, cls_kinds: Tensor) -> Bias:
-        """Return the correlation of all pairs of `position_ids` (b or 1, n); `cls_kinds` (b or 1, n): 1 at [CLS]."""
+        """Return the correlation of all pairs of `position_ids` (b or 1, n); `cls_kinds` (b or 1, n): 1 at [CLS].
+
+        table: (rows, width), None with untied=free. The bias is in score units, its base (b or 1, h, n, n).
+        """
         theta: Tensor | None = self.theta
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)

@@ -83,6 +83,8 @@ def locate_in_segments(
 
     A segment ends with a token of `end_ids`, which belongs to it, and where the row's next token is of another
     document. Padding is not counted.
+
+    input_ids, attention_mask (1 at tokens), document_ids: (b, n).
     """
     b, n = input_ids.shape
     tokens = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
@@ -194,7 +196,8 @@ def ids_of_vectors(
 ) -> Tensor:
     """Return token ids (b, n) that stand for vectors: [CLS] and [SEP] where these are marked, elsewhere another token.
 
-    A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
+    A row's first token is [CLS] if it is marked; every other marked token is a [SEP]. inputs_embeds: (b, n, width).
+    attention_mask, special_tokens_mask: (b, n), 1 at tokens and at special tokens.
 
     Raises:
         ValueError: the scheme reads segments, or treats [CLS] and [SEP] apart and nothing says where they are; or a

@@ -400,8 +400,11 @@ class Encoder(EncoderPreTrainedModel):
             head_mask: must be None; transformers' own models ignore it, this one refuses it.
 
         Raises:
-            ValueError: shapes disagree; on a CPU also an id outside the vocabulary or a position outside the table. On
-                an accelerator only the length is compared with the table, where no position_ids are given.
+            ValueError: no input, or shapes that disagree; a head_mask; real `position_ids` where a scheme looks up
+                whole ones; vectors without the marks that the scheme reads; numbers in a mask of pairs that neither
+                allow nor hide; a backend that cannot train here; on a CPU also an id outside the vocabulary or a
+                position outside the table. On an accelerator only the length is compared with the table, where no
+                position_ids are given.
         """
         if head_mask is not None:
             raise ValueError("No head_mask: change or remove the terms of heads by `inspect_terms`.")

@@ -291,7 +291,10 @@ def reorder_tokens(x: Tensor, order: Tensor, dim: int) -> Tensor:
 
 
 def sines_then_cosines(distance: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Return sines, then cosines, of signed distances (m,) at width/2 frequencies 10000^(-2k/width): (m, width)."""
+    """Return sines, then cosines, of signed distances (m,) at width/2 frequencies 10000^(-2k/width): (m, width).
+
+    The order is Transformer-XL's (Dai et al. 2019), the frequencies are of Vaswani et al. 2017.
+    """
     high = torch.promote_types(dtype, torch.float32)
     angle = distance[:, None].to(high) * frequencies(width, high, distance.device)
     return torch.cat([angle.sin(), angle.cos()], dim=-1)[:, :width].to(dtype)

@@ -197,7 +197,13 @@ def _num_labels(config: EncoderConfig) -> int:
 
 
 def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Return the state (b, hidden_size) of the first token of each text; padding may stand on either side."""
+    """Return the state (b, hidden_size) of the first token of each text; padding may stand on either side.
+
+    hidden: (b, n, hidden_size). attention_mask: as of `Encoder.forward`.
+
+    Raises:
+        ValueError: numbers in a mask of pairs that neither allow nor hide.
+    """
     if attention_mask is None:
         return hidden[:, 0]
     if attention_mask.dim() == 4:
@@ -252,6 +258,9 @@ class EncoderForSequenceClassification(EncoderWithHead):
                 means regression, and whole numbers mean classes. With labels the output has a `loss`: the mean
                 cross-entropy in nats, the mean squared error, or the mean binary cross-entropy in nats.
             num_items_in_batch: see `EncoderWithHead`.
+
+        Raises:
+            ValueError: as `Encoder.forward`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         logits = self.classifier(first_state(hidden, attention_mask))
@@ -342,6 +351,9 @@ class EncoderForTokenClassification(EncoderWithHead):
         Args:
             labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
+
+        Raises:
+            ValueError: as `Encoder.forward`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         logits = self.classifier(self.dropout(hidden))
@@ -377,7 +389,8 @@ class EncoderForQuestionAnswering(EncoderWithHead):
 
         Args:
             start_positions, end_positions: (b,), the answer's first and last token; n or more: ignored; negative
-                numbers count as 0, as in transformers.
+                numbers count as 0, as in transformers. With both the output has a `loss`: the mean of their two
+                cross-entropies, in nats.
             num_items_in_batch: see `EncoderWithHead`. It counts answers.
 
         Raises:

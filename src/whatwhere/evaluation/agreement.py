@@ -28,7 +28,7 @@ def _spearman(predicted: np.ndarray, right: np.ndarray) -> float:
 def macro_f1(predicted: np.ndarray, right: np.ndarray) -> float:
     """Return the mean F1 score over the classes that occur in predictions or answers (n,), as scikit-learn's `macro`.
 
-    It is Holmes' metric of classes.
+    It is Holmes' metric of classes, in [0, 1]; classes are whole numbers.
     """
     low = min(int(predicted.min()), int(right.min()))
     size = max(int(predicted.max()), int(right.max())) - low + 1
@@ -38,7 +38,7 @@ def macro_f1(predicted: np.ndarray, right: np.ndarray) -> float:
 
 
 def pearson(predicted: np.ndarray, right: np.ndarray) -> float:
-    """Return Pearson's correlation of predictions and answers (n,), 0 where either does not vary."""
+    """Return Pearson's correlation of predictions and answers (n,), in [-1, 1]; 0 where either does not vary."""
     if np.ptp(predicted) == 0 or np.ptp(right) == 0:
         return 0.0
     return float(np.corrcoef(predicted.astype(float), right.astype(float))[0, 1])

@@ -333,7 +333,8 @@ def paired(
     (k - 1) / k of the variance that k new ones had, so that three show two thirds of it.
 
     Args:
-        score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
+        score: of (predictions, labels). pairs: predictions (rows, ...) of the two models, a pair each seed.
+            labels: (rows,).
         strata: (rows,) int; of the rows with one number as many are drawn as there are. name: of the task, which says
             what rows are drawn, for models with any number of seeds.
     """

@@ -94,7 +94,11 @@ class GridResult:
 
 
 def by_seed(trials: Sequence[Trial], out: Path) -> list[tuple[Trial, list[GridResult]]]:
-    """Collect the finished fine-tunings of each model, task and seed, one for each setting."""
+    """Collect the finished fine-tunings of each model, task and seed, one for each setting.
+
+    Raises:
+        ValueError: a file of a finished trial is missing, damaged or not as it was written.
+    """
     finished: dict[Trial, list[GridResult]] = defaultdict(list)
     for trial in trials:
         if trial.is_finished(out):

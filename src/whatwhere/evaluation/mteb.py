@@ -305,7 +305,7 @@ def _mean(values: np.ndarray, labels: np.ndarray) -> float:
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return Spearman's correlation of two rows of ranks (n,), 0 where one row is constant.
+    """Return Spearman's correlation of two rows of ranks (n,), in [-1, 1]; 0 where one row is constant.
 
     Ranks are whole numbers from 0 that may leave some out; ties count as their mean rank.
     """

@@ -103,8 +103,9 @@ def _f1(words: list[str], gold: list[str], version: int) -> float:
 def threshold(answers: np.ndarray, unanswerable: np.ndarray) -> float:
     """Find the margin above which leaving a question unanswered gives the best mean F1, as the official script does.
 
-    inf where every question has an answer (all are answered), -inf where no answer at all is best. Questions of one
-    margin go together; the script parts them by their order in the file.
+    A margin is a difference of sums of logits. It is inf where every question has an answer (all are answered), -inf
+    where no answer at all is best. Questions of one margin go together; the script parts them by their order in the
+    file.
 
     Args:
         answers: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
@@ -151,6 +152,9 @@ class SpanBatches(Batches):
     paragraph, and the token after the last. heads: (windows,) tokens before the paragraph's. spans: (windows, 2) the
     places. cut: questions that are longer than 64 tokens, or half a window, and lose their end. unmarked: answers
     without a token.
+
+    A batch: `input_ids`, `attention_mask`, with `types` also `token_type_ids`, (b, n) int64; `start_positions` and
+    `end_positions`, (b,) int64.
 
     Args:
         length: most tokens of a window, special ones included. types: also token_type_ids (BERT).
@@ -269,7 +273,7 @@ def best_spans(
     A span ends where it begins or later, has at most `longest` tokens, and begins and ends inside.
 
     Args:
-        start, end: (b, n) scores. inside: (b, n) bool, tokens of the paragraph.
+        start, end: (b, n) logits. inside: (b, n) bool, tokens of the paragraph.
 
     Returns:
         Each (b, best), or as many as there can be; -inf scores where there are no more.

@@ -40,6 +40,9 @@ class Tally:
     matrix, and matrices of about the same size are added, as a binary counter carries. Large sums are made in temporary
     files, so memory holds the chunk and a few times `_HELD` non-zeros, however many there are; disk, under TMPDIR,
     up to three times the result.
+
+    Raises:
+        ValueError: a size below 1, an unknown `align`, or a special id outside the vocabulary.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Tally:
 
     def add(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray | int = 0) -> None:
         """Count the rows ids[starts[i]:starts[i + 1]]; `groups` is the group of each row, (rows,), or of all rows.
+
+        ids: (tokens,) whole numbers. starts: (rows + 1,).
 
         Raises:
             ValueError: an id or a group out of range.
@@ -360,6 +365,9 @@ class Counts:
     documents: (G,) int64 documents (or rows) of each group. align: see `positional_counts`.
     facts: origin of the counts, plain JSON values: corpora (a list of name and fingerprint), tokenizer_sha256,
         special_ids.
+
+    Raises:
+        ValueError: the matrix or `documents` do not fit n positions and G groups.
     """
 
     matrix: csr_array
@@ -397,7 +405,11 @@ class Counts:
         return self.matrix[g * self.positions : (g + 1) * self.positions]
 
     def of(self, groups: Iterable[int]) -> csr_array:
-        """Return the counts of some groups together, (n, V); a group that is named twice counts twice."""
+        """Return the counts of some groups together, (n, V); a group that is named twice counts twice.
+
+        Raises:
+            ValueError: there is no such group.
+        """
         parts = [self.group(g) for g in groups]
         while len(parts) > 1:  # in pairs: each number is added log2(groups) times
             parts = [reduce(add, parts[i : i + 2]) for i in range(0, len(parts), 2)]

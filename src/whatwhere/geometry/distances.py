@@ -84,7 +84,8 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
     BERT's vocabulary). `min_support`: fewest tokens at a position that is kept.
 
     Raises:
-        ValueError: no position has that support; counts or settings are negative or not finite.
+        ValueError: no position has that support; counts or settings are negative or not finite; or they are no matrix,
+            or empty.
     """
     dense = not sparse.issparse(counts)
     counts = np.asarray(counts, dtype=np.float64) if dense else sparse.csr_array(counts)
@@ -158,7 +159,8 @@ def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:
         q: (m, V) distributions at the same positions of another corpus, over the same vocabulary.
 
     Raises:
-        ValueError: a row of `p` or `q` has a negative entry or does not sum to 1, or their shapes differ.
+        ValueError: a row of `p` or `q` has a negative entry or does not sum to 1, or their shapes differ; or they are
+            no matrices.
     """
     roots = square_roots(p)
     if q is None:
@@ -206,14 +208,14 @@ def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
 
 
 def squared_norms(x: Rows) -> np.ndarray:
-    """Return the sum of squares of each row, (m,)."""
+    """Return the sum of squares of each row of x (m, V), sparse or dense: (m,)."""
     if sparse.issparse(x):
         return np.asarray(x.multiply(x).sum(axis=1)).ravel()
     return np.einsum("mv,mv->m", x, x)
 
 
 def squared_differences(x: Rows, y: Rows) -> np.ndarray:
-    """Compute |x_i - y_i|² row by row, (m,), from the differences themselves."""
+    """Compute |x_i - y_i|² row by row of x and y (m, V), sparse or dense, from the differences themselves: (m,)."""
     return squared_norms(x - y)
 
 
@@ -253,6 +255,20 @@ def _from_products(products: np.ndarray, x: Rows) -> np.ndarray:
         squares[i, j] = squared_differences(x[i], x[j])
     squares += squares.T
     return np.sqrt(squares)
+
+
+def positions_of_rows(positions: np.ndarray | None, n: int) -> np.ndarray:
+    """Return the checked positions (n,) of n rows as int32; None: 0, 1, ..., without gaps.
+
+    Raises:
+        ValueError: another number of positions, or positions that do not ascend.
+    """
+    where = np.arange(n) if positions is None else np.asarray(positions)
+    if where.shape != (n,) or np.any(np.diff(where) <= 0):
+        raise ValueError(
+            f"{n} rows belong to {n} ascending positions. Got positions of shape {where.shape}. Give one for each row."
+        )
+    return where.astype(np.int32)
 
 
 def check_distances(dist: np.ndarray, signed: bool = False) -> np.ndarray:

@@ -51,7 +51,8 @@ def extrapolate(
 
     Raises:
         ValueError: an unknown method, a length that is no whole number or below L, K out of range, `points` missing or
-            too few, NaN or infinity in the table or the points.
+            too few, NaN or infinity in the table or the points; components or points for a method that takes none; a
+            table of fewer than two rows.
     """
     table = check_table(table)
     n = len(table)

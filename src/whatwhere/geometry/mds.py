@@ -74,7 +74,8 @@ def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
         dims: r; None or more than the rank: the rank, and `note` says so.
 
     Raises:
-        ValueError: NaN, not symmetric, negative or not zero on the diagonal; dims below 1.
+        ValueError: NaN, not symmetric, negative or not zero on the diagonal; dims below 1; not square; fewer than two
+            positions; or all distances 0.
     """
     dist = check_distances(dist)
     return _embedding(centred_gram(dist**2), dist, dims, above=0.0)
@@ -89,7 +90,8 @@ def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
     dimensions that it does not explain. Stress is against the roots, of negative squares 0.
 
     Raises:
-        ValueError: NaN, not symmetric, or not zero on the diagonal; dims below 1.
+        ValueError: NaN, not symmetric, or not zero on the diagonal; dims below 1; not square; fewer than two positions;
+            or no eigenvalue stands out of chance.
     """
     squares = np.asarray(squares, dtype=np.float64)
     dist = check_distances(np.sqrt(np.maximum(squares, 0.0)))
@@ -110,6 +112,10 @@ def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
     Args:
         p: (n, V) rows that sum to 1, sparse or dense.
         dims: as of `classical_mds`.
+
+    Raises:
+        ValueError: a row of `p` has a negative entry or does not sum to 1; fewer than two positions; all have one
+            distribution; dims below 1.
     """
     if dims is None or p.shape[0] <= FULL_UP_TO or dims >= p.shape[0] // 4:
         return classical_mds(hellinger(p), dims)
@@ -133,9 +139,11 @@ def smacof(
         dist: (n, n) distances.
         dims: r; more than the rank of the classical solution: the rank, and `note` says so.
         init: "classical", or coordinates (n, r).
+        max_iter: steps at most.
+        tol: share of the stress by which a step must lower it.
 
     Raises:
-        ValueError: as `classical_mds`; or an init of another shape.
+        ValueError: as `classical_mds`; or an init of another shape or name, or not finite.
     """
     dist = check_distances(dist)
     start = classical_mds(dist, dims)

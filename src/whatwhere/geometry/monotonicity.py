@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from .distances import check_distances, check_table, distances, squared_differences
+from .distances import check_distances, check_table, distances, positions_of_rows, squared_differences
 
 EXACT_UP_TO = 1024  # positions whose triples are all looked at: n³ / 2 comparisons, half a second
 SAMPLES = 1_000_000
@@ -41,14 +41,21 @@ def monotonicity_interval(
     """Return the share of violated triples of a table (n, d) with its 95 % interval.
 
     It counts the triples of `monotonicity_violations`. Beyond 1,024 positions the interval is Wilson's over the random
-    triples; up to there all triples are counted and the interval is a point. positions: (n,) the positions that the
-    rows are, ascending (default: 0, 1, ..., without gaps).
+    triples; up to there all triples are counted and the interval is a point.
+
+    samples: random triples, of which those at equal distances are dropped. positions: (n,) the positions that the rows
+    are, ascending (default: 0, 1, ..., without gaps).
+
+    Raises:
+        ValueError: no table, fewer than 3 positions, or positions that do not ascend or are not n.
     """
     table = check_table(table)
     if len(table) <= EXACT_UP_TO:
         share = violations_of_distances(distances(table), positions)
         return Share(share, share, share)
-    i, j, k = _ordered(_triples(len(table), samples, np.random.default_rng(seed)), _where(positions, len(table)))
+    i, j, k = _ordered(
+        _triples(len(table), samples, np.random.default_rng(seed)), positions_of_rows(positions, len(table))
+    )
     blocks = np.array_split(np.arange(len(i)), -(-len(i) * table.shape[1] // 2**22))
     near, far = (
         np.sqrt(np.concatenate([squared_differences(table[i[at]], table[other[at]]) for at in blocks]))
@@ -68,13 +75,14 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
         positions: (n,) the positions that the rows are, ascending (default: 0, 1, ..., without gaps).
 
     Raises:
-        ValueError: fewer than 3 positions, NaN, not symmetric, or not zero on the diagonal.
+        ValueError: fewer than 3 positions, NaN, not symmetric, or not zero on the diagonal; positions that do not
+            ascend or are not n.
     """
     dist = check_distances(dist, signed)
     n = len(dist)
     if n < 3:
         raise ValueError(f"Monotonicity compares triples of positions. Got {n} positions, 3 are needed.")
-    where = _where(positions, n)
+    where = positions_of_rows(positions, n)
     slack = TOLERANCE * np.abs(dist).max()
     if n > EXACT_UP_TO:
         i, j, k = _ordered(_triples(n, SAMPLES, np.random.default_rng(0)), where)
@@ -96,7 +104,10 @@ def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> f
 
     1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left
     out: distances have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz
-    one. NaN if all are equal. `positions`: (n,) positions of the rows, where they have gaps.
+    one. NaN if all are equal. matrix: (n, n). positions: (n,) positions of the rows, ascending, where they have gaps.
+
+    Raises:
+        ValueError: not square, fewer than 3 positions, NaN or infinity, or positions that do not ascend or are not n.
     """
     return _share(matrix, positions, cyclic=False)
 
@@ -108,6 +119,8 @@ def circulant_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> 
     Its entries are means over equal j - i mod n. It is 1 only if first and last position are neighbours: the premise
     under which GEOM remark 7 calls sinusoids optimal.
     About 1/(2n) for a symmetric matrix without such an order.
+
+    In [0, 1], NaN if all entries are equal. positions, errors: as of `toeplitz_share`.
     """
     return _share(matrix, positions, cyclic=True)
 
@@ -122,7 +135,7 @@ def _share(matrix: np.ndarray, positions: np.ndarray | None, cyclic: bool) -> fl
     i, j = np.nonzero(~np.eye(len(matrix), dtype=bool))
     entries = matrix[i, j]
     entries = entries - entries.mean()
-    where = _where(positions, len(matrix))
+    where = positions_of_rows(positions, len(matrix))
     span = int(where[-1] - where[0]) + 1
     lag = where[j] - where[i]
     labels = lag % span if cyclic else lag + span
@@ -132,13 +145,6 @@ def _share(matrix: np.ndarray, positions: np.ndarray | None, cyclic: bool) -> fl
     if total <= 1e-20 * float(np.vdot(matrix, matrix)):
         return float("nan")
     return float(np.clip(np.sum(sizes[sizes > 0] * means**2) / total, 0.0, 1.0))
-
-
-def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
-    where = np.arange(n) if positions is None else np.asarray(positions)
-    if where.shape != (n,) or np.any(np.diff(where) <= 0):
-        raise ValueError(f"{n} rows belong to {n} ascending positions. Got {where.shape} of them.")
-    return where.astype(np.int32)
 
 
 def _ordered(triples: np.ndarray, where: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def corrected_hellinger(
         positions: (m,) positions to keep; each needs tokens in both halves of every split.
 
     Raises:
-        ValueError: one group only, or a position without tokens in a half.
+        ValueError: one group only, or a position without tokens in a half; or groups of different shapes.
     """
     positions = np.asarray(positions)
     rng = np.random.default_rng(seed)
@@ -137,7 +137,7 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
             - 1 times.
 
     Raises:
-        ValueError: fewer than two groups.
+        ValueError: fewer than two groups, or of different shapes.
     """
     groups = list(groups)
     size = len(groups)

@@ -162,7 +162,11 @@ def approximation(table: np.ndarray, components: int) -> np.ndarray:
 
 def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarray:
     """Compute the inner products E·Eᵀ (n, n) of all pairs of position vectors, not centred; with `components`, of the
-    approximation (LOWDIM figure 3)."""
+    approximation (LOWDIM figure 3).
+
+    Raises:
+        ValueError: no table of two dimensions, NaN or infinity in it, or components below 0.
+    """
     used = check_table(table) if components is None else approximation(table, components)
     return used @ used.T
 
@@ -228,6 +232,9 @@ def outliers(table: np.ndarray) -> np.ndarray:
 
     The first and last position of a model are such, where its training always puts [CLS] and [SEP] there (LOWDIM
     section 4).
+
+    Raises:
+        ValueError: no table of two dimensions, or NaN or infinity in it.
     """
     alone = isolation(table)
     low, high = np.quantile(alone, [0.25, 0.75])
@@ -236,7 +243,7 @@ def outliers(table: np.ndarray) -> np.ndarray:
 
 def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
     """Return the frequencies, in whole turns over the table, at which the summed Fourier magnitudes (k, bins) of
-    `Spectrum` peak.
+    `Spectrum` peak: (peaks,) int64, perhaps none.
 
     The highest peak comes first (LOWDIM figure 5). A peak stands above the lows on both of its sides by `PEAK_FACTOR`.
     """
@@ -339,13 +346,17 @@ class Waves:
 
     def circle(self, i: int, j: int) -> np.ndarray:
         """Compute the share of the motion of x + iy that α·exp(±iωt) + γ explains, at each frequency, in the better
-        direction."""
+        direction: (m,), in [0, 1].
+
+        i, j: columns x and y.
+        """
         x = self.x[i]
         y = self.x[j]
         return (np.abs(x) ** 2 + np.abs(y) ** 2 + 2 * np.abs((x * y.conj()).imag)) / (2 * self.circled)
 
     def shift(self, i: int, j: int, at: int) -> float:
-        """Compute the phase between the fitted waves of two columns at one frequency, in periods, in [0, 0.5]."""
+        """Compute the phase between the fitted waves of two columns at one frequency, in periods, in [0, 0.5];
+        `at` is the index of the frequency in `turns`."""
         first = complex(self.cosine[i, at], -self.sine[i, at])
         phase = np.angle(first * complex(self.cosine[j, at], self.sine[j, at]))
         return float(abs(phase) / (2 * np.pi))

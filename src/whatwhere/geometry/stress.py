@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from .distances import TooLittleText, check_distances, check_table, distances
+from .distances import TooLittleText, check_distances, check_table, distances, positions_of_rows
 
 Scale = Literal["raw", "optimal"]
 
@@ -15,7 +15,8 @@ def stress(table: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
     `stress_of_distances` has the definition.
 
     Raises:
-        ValueError: another number of rows than `dist` has, NaN, or no distance matrix.
+        ValueError: another number of rows than `dist` has, NaN, or no distance matrix; an unknown scale; or distances
+            that are all 0.
     """
     return stress_of_distances(_distances_beside(table, dist), dist, scale)
 
@@ -55,19 +56,30 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
 
 def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
     """Compute the Pearson correlation over pairs i<j of the distances of a table (m, d) and of a corpus (m, m) (GEOM
-    6.7); NaN if one is constant."""
+    6.7); NaN if one is constant.
+
+    In [-1, 1].
+
+    Raises:
+        ValueError: the table has another number of rows than `dist`; or as `check_distances` and `check_table`.
+    """
     return _pearson(_distances_beside(table, dist), check_distances(dist))
 
 
 def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
     """Compute the Pearson correlation over pairs i<j of their distance with |i - j|; NaN if all distances are equal.
 
+    In [-1, 1].
+
     Args:
         dist: (m, m) distances; with `signed`, roots of corrected squares, negative where the square is.
         positions: (m,) the positions that the rows are (default: 0, 1, ..., without gaps).
+
+    Raises:
+        ValueError: positions that do not ascend or are not m; or as `check_distances`.
     """
     dist = check_distances(dist, signed)
-    where = np.arange(len(dist)) if positions is None else np.asarray(positions)
+    where = positions_of_rows(positions, len(dist))
     return _pearson(np.abs(where[:, None] - where).astype(float), dist)
 
 

@@ -473,9 +473,10 @@ def adapt(
     seed: int = 0,
     progress: Progress = ignore_progress,
 ) -> list[float]:
-    """Train a masked-language model, whose weights are changed, on windows of the new length; returns each step's loss.
+    """Train a masked-language model, whose weights are changed, on windows of the new length.
 
-    AdamW, a rate that falls to 0 along a line, 20 % of the tokens masked, WINDOWS windows a step.
+    AdamW, a rate that falls to 0 along a line, 20 % of the tokens masked, WINDOWS windows a step. Returns the loss of
+    each step, in nats.
 
     Args:
         what: "network", `Continued` alone; "table", its position table alone, all else frozen; or "all".

@@ -27,7 +27,7 @@ PASSAGE = 32  # tokens of a passage that comes again, of which every second one 
 
 
 def whole(texts: WindowSet) -> ChosenWindows:
-    """Return windows of one length as documents."""
+    """Stack windows of one length into a `ChosenWindows` of arrays (m, n); each is a document."""
     windows = list(texts)
     ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
     regular = np.stack([w.segments for w in windows]) >= 0
@@ -212,6 +212,10 @@ class _Beyond:
 
 
 def beyond_records(model: Any, texts: WindowSet, trained: int, context: RecordContext) -> list[Record]:
-    """Return `probe_records` of the tokens at positions beyond the trained length."""
+    """Return `probe_records` of the tokens at positions beyond the trained length.
+
+    Raises:
+        ValueError: as `probe_records`.
+    """
     documents = _Beyond(texts, trained)
     return probe_records(model, documents, context, windows=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))

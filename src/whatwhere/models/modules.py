@@ -87,11 +87,12 @@ class VectorParts:
     lower_case: bool = False
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Pool hidden states (b, n, width) under a mask (b, n) into vectors, before the maps of `after`."""
+        """Pool hidden states (b, n, width) under a mask (b, n) into vectors (b, poolings · width), before the maps
+        of `after`."""
         return torch.cat([pooled_as(hidden, mask, mode) for mode in self.poolings], dim=-1)
 
     def finish(self, vectors: Tensor) -> Tensor:
-        """Map pooled vectors (b, width) to the texts' vectors."""
+        """Map pooled vectors (b, width) to the texts' vectors (b, out)."""
         for part in self.after:
             vectors = part(vectors)
         return vectors

@@ -135,7 +135,8 @@ class Predictor:
 
         Raises:
             ValueError: no text, one without a mask (for words), one for which the tokenizer gives nothing at all,
-                another number of pairs than of texts, or a pooling that the model has not.
+                another number of pairs than of texts, a pooling that the model has not or that is not of vectors, `top`
+                below 1, or a stride that is out of range or beside pairs.
         """
         streams = int(getattr(self.model.config, "position_size", 0))
         parts = self.parts if pooling is None else None

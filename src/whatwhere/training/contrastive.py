@@ -41,7 +41,7 @@ def contrastive_loss(first: Tensor, second: Tensor, temperature: float = TEMPERA
     The mean over i of -log(exp(sim(first_i, second_i) / t) / sum over j of exp(sim(first_i, second_j) / t)), sim the
     cosine.
 
-    first, second: (b, d) vectors of the same sentences.
+    first, second: (b, d) vectors of the same sentences. temperature: t, above 0. The result is in nats, without axes.
     """
     scores = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T / temperature
     return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
@@ -58,7 +58,10 @@ class ContrastiveEncoder(nn.Module):
         self.set_attn_implementation = encoder.set_attn_implementation
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """Return the contrastive loss of sentences (b, n), each of which is read twice."""
+        """Return the contrastive loss of sentences, each of which is read twice.
+
+        input_ids, attention_mask: (b, n). The loss is an attribute of what is returned: in nats, without axes.
+        """
         ids = torch.cat([input_ids] * 2)
         mask = torch.cat([attention_mask] * 2)
         hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state.float()
@@ -67,7 +70,10 @@ class ContrastiveEncoder(nn.Module):
 
 
 class SentenceBatches(Batches):
-    """Batches of sentences as token ids, padded to the longest sentence."""
+    """Batches of sentences as token ids, padded to the longest sentence.
+
+    ids: (tokens,) int64 of each sentence. A batch: `input_ids`, `attention_mask`, (b, n) int64.
+    """
 
     def __init__(self, ids: Sequence[np.ndarray], pad_id: int, seed: int = 0) -> None:
         super().__init__(len(ids), seed)

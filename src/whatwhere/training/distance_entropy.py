@@ -83,6 +83,9 @@ def entropy_penalty(terms: dict[str, Tensor], allowed: Tensor | None, attention_
 
     H is the mean over examples of `distance_entropy`; positions are the sum of the absolute and relative terms.
 
+    It is in nats, without axes. terms must have `semantic`. The equation is `compute_head_entropy` of the earlier code
+    of DSTG's authors.
+
     Args:
         terms: named terms of the scores, each (b or 1, h, n, n), as `Encoder.inspect_terms` hands them over.
         allowed, attention_mask: as in `distance_entropy`.

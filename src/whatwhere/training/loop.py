@@ -136,7 +136,8 @@ class Trainer(TrainingSetup):
     def make_micro_batches(self, make_micro_batch: MicroBatchFunction, index: int) -> list[MicroBatch]:
         """Make this process's micro-batches of the batch that step `index`, counted from 0, reads.
 
-        All processes together read the same rows, whatever the number of processes and of micro-batches.
+        All processes together read the same rows, whatever the number of processes and of micro-batches. A micro-batch
+        is tensors (micro_batch_rows, ...) by name, as `make_micro_batch` gives them.
         """
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
