@@ -29,13 +29,13 @@ from whatwhere.report.style import FONT, PALETTES
 
 DOCS = Path(__file__).parent
 OUT = DOCS / "figures"
-STUDY = ["results/2026-11-22-wikipedia/records.parquet"]
+STUDY = ["results/2026-11-25-equal-terms/records.parquet"]
 LONG = [f"results/2026-11-25-length/{name}.parquet" for name in ("plain", "windows")]
 EVALUATED = "results/2026-11-23-evaluation"
 PLOTS = {  # file -> records, figure of the page of these records
-    "position": (STUDY, "position"),
+    "position": (STUDY, "position", ["dstg", "ap"]),
     "two": (STUDY, "position", ["dstg", "rope"]),
-    "heads": (STUDY, "heads"),
+    "heads": (STUDY, "heads", ["dstg", "one-rate-half-turn"]),
     "corpus-stress": (STUDY, "corpus-stress"),
     "linguistic": ([f"{EVALUATED}/linguistic.parquet"], "linguistic"),
     "glue": ([f"{EVALUATED}/glue.parquet"], "glue"),
