@@ -12,7 +12,7 @@ from whatwhere.analysis import ablation, attention_weights, correlations, passes
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.evaluation import glue
 from whatwhere.evaluation.mteb import Pooling
-from whatwhere.models.sentence import POOLINGS
+from whatwhere.models.prediction_kinds import POOLINGS
 from whatwhere.records import task_metrics
 from whatwhere.records.metric import R2, Metric
 from whatwhere.records.metrics import add_metrics, all_metrics, is_shared, methods, metric, range_of

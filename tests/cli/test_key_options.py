@@ -21,7 +21,7 @@ from whatwhere.geometry import MIN_SUPPORT
 from whatwhere.geometry.extrapolation import METHODS
 from whatwhere.length import length_keys
 from whatwhere.length import longer_texts as benchmark
-from whatwhere.models import sentence
+from whatwhere.models import prediction_kinds
 from whatwhere.run.settings import StrictConfig
 from whatwhere.study import study_keys
 from whatwhere.study.study_settings import GeometryConfig, StudyConfig
@@ -163,7 +163,7 @@ def test_what_keys_repeat_of_the_code_is_equal():
         (evaluation_keys.LinguisticKeys, "tasks"): (linguistic.BLIMP, *linguistic.TASKS),
         (evaluation_keys.LinguisticKeys, "pooling"): word_states.POOLINGS,
         (evaluation_keys.HolmesKeys, "pooling"): word_states.POOLINGS,
-        (evaluation_keys.MtebKeys, "pooling"): sentence.POOLINGS,
+        (evaluation_keys.MtebKeys, "pooling"): prediction_kinds.POOLINGS,
         (length_keys.LengthKeys, "methods"): (benchmark.AS_IT_IS, "formula", *METHODS, "ntk", "yarn"),
         (length_keys.LengthKeys, "adapt"): (benchmark.PLAIN, *benchmark.ADAPTED),
     }

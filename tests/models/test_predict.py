@@ -192,7 +192,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x", "--what", "words"), "Text 1 has no [MASK] that is not cut away"),
         (
             ("reference", "--text", "x", "--pooling", "max"),
-            "The poolings of reference are mean, cls, semantic, position",
+            "pooling must be one of mean, cls, semantic, position; got 'max'",
         ),
         (("reference", "--text", "x", "--stride", "500"), "A stride is from 0 to 125"),
         (("reference", "--text", "x " * 200, "--stride", "500"), "A stride is from 0 to 125"),  # no remark first

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -298,16 +299,22 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
     if splits < 1:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
     if len(which) > 1 and not which.any():
-        _log.warning(
-            "All %d windows are of one document: they are split one by one, so the probes tell nothing about others.",
-            len(which),
-        )
+        _warn_of_one_document(len(which))
         which = np.arange(len(which))
     documents = int(which.max()) + 1
     test = np.zeros((splits, documents), dtype=bool)
     for s in range(splits):
         test[s, np.random.default_rng(s).permutation(documents)[: tested(documents)]] = True
     return test[:, which]
+
+
+@cache
+def _warn_of_one_document(windows: int) -> None:
+    """Warn once in a process: probes, ceilings and regressions of one model all split the same windows."""
+    _log.warning(
+        "All %d windows are of one document: they are split one by one, so the probes tell nothing about others.",
+        windows,
+    )
 
 
 def stream_columns(config: Any) -> dict[str, slice]:

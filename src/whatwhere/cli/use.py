@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..models.prediction_kinds import check_kind
+from ..models.prediction_kinds import check_kind, check_pooling
 from ..run.errors import check_utf8
 from ..run.files import check_writable, write_array
 from ..training.training_keys import CorpusKeys, SchemeKeys
@@ -58,6 +58,8 @@ def predict(
         _check_vector_file(out)
     if what is not None:
         check_kind(what)
+    if pooling is not None:
+        check_pooling(pooling)
     texts, pairs = _texts(text, pair, file, field, pair_field)
     from ..models.predict import open_predictor
     from ..run.progress import progress_bar

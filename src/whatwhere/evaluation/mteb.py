@@ -19,7 +19,8 @@ from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..models.open import OpenModel, check_rows, model_folder, open_config, open_model
-from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
+from ..models.prediction_kinds import OF_STREAMS, POOLINGS
+from ..models.sentence import TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.names import SUMMARY

@@ -19,8 +19,8 @@ from ..run.reference import model_source
 from .lengths import MOST_AT_ONCE, settings_of_training, usual_length
 from .modules import MODULES, VectorParts, vector_parts
 from .open import HeadMissing, open_config, open_model
-from .prediction_kinds import KINDS, check_kind
-from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
+from .prediction_kinds import KINDS, OF_STREAMS, POOLINGS, check_kind
+from .sentence import pooled, reads_early, trained_states
 from .tensors import device_of
 
 BATCH_TOKENS = 4096  # of a forward pass, padding included

@@ -15,9 +15,8 @@ from torch import Tensor
 from ..encoder.config import last_trained_layer
 from ..run.files import write_json
 from ..run.progress import Progress, ignore_progress
+from .prediction_kinds import OF_STREAMS, check_pooling
 
-POOLINGS = ("mean", "cls", "semantic", "position")
-OF_STREAMS = ("semantic", "position")  # poolings that need two streams to differ from the mean
 _POOLING = "1_Pooling"
 _DENSE = "2_Dense"
 
@@ -118,8 +117,7 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
     Raises:
         ValueError: no such pooling, the position stream of a model without one, or the folder holds no encoder.
     """
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}; got {pooling!r}.")
+    check_pooling(pooling)
     folder = Path(folder)
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
