@@ -247,6 +247,7 @@ def test_explain_tries_a_custom_scheme(tmp_path):
     assert "forward and backward" not in whatwhere("explain", "rope").stdout
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from encoder_models import CASES, build, inputs, real
+from encoder_models import build, inputs, of_each_kind_first, real
 
 from whatwhere.encoder.attention import (
     BACKENDS,
@@ -131,11 +131,7 @@ def test_softmax_runs_in_float32_at_least(dtype):
     torch.testing.assert_close(float(out[0, 0, 0, 1]), 1 / (1 + math.exp(-0.1)), rtol=0, atol=4e-3)
 
 
-# One of each way to make scores; FlexAttention takes its time on a CPU.
-OF_EACH_KIND = ("ap", "rp", "rope", "dstg", "tupe-r", "bert-ad", "deberta", "shaw", "conv")
-
-
-@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.whole] * (c not in OF_EACH_KIND)) for c in CASES])
+@of_each_kind_first
 @pytest.mark.parametrize("kind", [pytest.param("shifted", marks=pytest.mark.whole), "both"])
 def test_flex_attention_equals_eager_without_gradients_on_a_cpu(case, kind):
     model = build(case)

@@ -53,6 +53,7 @@ def test_a_file_with_a_scheme_is_loaded_once(scheme):
         registry.load_scheme(scheme("one.py", "mine", "# another line"))
 
 
+@pytest.mark.whole
 def test_models_of_an_own_scheme_are_pickled(scheme):
     """Its module was forgotten, which pickle and torch.compile look for."""
     registry.load_scheme(scheme("one.py", "mine"))

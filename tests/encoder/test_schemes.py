@@ -9,7 +9,7 @@ import math
 import naive
 import pytest
 import torch
-from encoder_models import BLOCKS, CASES, CLS, KINDS, SEP, VOCAB, build, everywhere, inputs, real
+from encoder_models import BLOCKS, CASES, CLS, KINDS, SEP, VOCAB, build, everywhere, inputs, of_each_kind_first, real
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
@@ -216,7 +216,7 @@ def test_one_token_and_padding_rows_give_finite_states(case, block):
 
 
 @pytest.mark.parametrize("block", ["neobert", pytest.param("bert", marks=pytest.mark.whole)])
-@pytest.mark.parametrize("case", CASES)
+@of_each_kind_first
 def test_bfloat16_is_close_to_float64(case, block):
     # As weights, and under autocast as a training uses it.
     exact = model_of(case, block).encoder

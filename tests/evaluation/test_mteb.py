@@ -99,6 +99,7 @@ def test_what_is_wrong_with_a_file_is_one_line(data, tmp_path, name, file, text,
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.whole
 def test_a_limit_takes_rows_from_everywhere(data):
     few = local_task("STSBenchmark-local", data, 20).dataset["test"]
     whole = rows("STSBenchmark-local", data)["test"]
@@ -195,6 +196,7 @@ def test_scores_are_those_of_scipy_and_scikit_learn(data, run):
     assert 0 <= clusters.value <= 1 and clusters.n is None and clusters.low is None  # no interval is honest there
 
 
+@pytest.mark.whole
 def test_results_are_in_mtebs_own_format(run):
     import mteb  # seconds: as `sentence_model`
 

@@ -137,6 +137,13 @@ own_block_first = pytest.mark.parametrize(
 )  # every preset on both blocks; on the one that is not its own in `make whole`
 
 
+# One of each way to make scores, where every case takes its time; the others in `make whole`.
+OF_EACH_KIND = ("ap", "rp", "rope", "dstg", "tupe-r", "bert-ad", "deberta", "shaw", "conv")
+of_each_kind_first = pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.whole] * (case not in OF_EACH_KIND)) for case in CASES]
+)
+
+
 def everywhere(test: Callable[..., None]) -> Callable[..., None]:
     """The test on every case, with both blocks."""
 

@@ -53,6 +53,7 @@ def test_what_differs_builds_the_same_encoder(name):
     assert again.to_diff_dict() | {"preset": name} == config.to_diff_dict()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["nope", "rp", "bert-a", "tupe-r"])
 def test_backends_that_are_said_to_train_do(name):
     config = preset(name, "tiny", vocab_size=32, num_hidden_layers=1)

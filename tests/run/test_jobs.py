@@ -73,6 +73,7 @@ def test_short_jobs_may_share_processes(processes, fresh, most):
     assert len(pids) == 4 if fresh else 1 <= len(pids) <= most
 
 
+@pytest.mark.whole
 def test_results_come_from_processes_with_the_planned_threads(processes, capsys):
     jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads_of_jobs(3, 2))]
     found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}

@@ -70,6 +70,7 @@ def test_a_second_process_is_refused(tmp_path):
     assert not (out / LOCK).exists()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("attempt", range(3))
 def test_of_processes_that_begin_at_once_one_writes(attempt, tmp_path):
     # A lock whose file its holder had just removed was taken by one, and the new file by another.

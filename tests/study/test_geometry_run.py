@@ -49,6 +49,7 @@ def run(tmp_path_factory):
     return out, json.loads(done.stdout)
 
 
+@pytest.mark.whole
 def test_run_leaves_records_that_follow_from_its_counts(run):
     out, said = run
     records = read_records(out / "records.parquet")

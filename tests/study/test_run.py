@@ -101,6 +101,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path)
     assert whatwhere("verify", str(broken)).returncode == 0
 
 
+@pytest.mark.whole
 def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
     """One thread either way, so the same bits; a variant is the preset with its own settings, under its own name."""
     assert torch.get_num_threads() == 1  # tests run with OMP_NUM_THREADS=1
