@@ -58,7 +58,8 @@ class FirstBlock:
     """Parts of the first block between the tables and the scores.
 
     types: vector (d,) of every token beside word and position, or None. norm: norm of the sum of the tables. between:
-    map after the norm (ELECTRA). query, key: weight (heads · d_head, d) and bias of the projections. turn: rotation of
+    map after the norm (ELECTRA). query, key: weight (heads · d_head, d) and bias
+    (heads · d_head,) of the projections. turn: rotation of
     queries and keys, or None.
     """
 

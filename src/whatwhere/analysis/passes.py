@@ -91,7 +91,7 @@ def choose_windows(window_set: Any, windows: int = 500) -> ChosenWindows:
     """Choose at most `windows` windows of the set's maximum length, evenly spaced over the set, in its order.
 
     Args:
-        window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
+        window_set: len(), and [i] -> a window with arrays (n,): input_ids, position_ids, document_ids, segments (-1 at
             special tokens) and progress (nan where a segment has one token). `document_numbers()`: which document each
             window begins in; without it each is a document of its own.
 

@@ -97,6 +97,8 @@ def build_rows(
     """Lay out the rows of both splits of one shard; a document whose share is below `threshold` is held out.
 
     pieces: "first" keeps the beginning of each document alone, as a tokenizer that truncates does (DSTG's code).
+
+    Returns `Rows` of "train" and "held_out".
     """
     encoded = encode_parts(tokenizer, parts)
     result = {}

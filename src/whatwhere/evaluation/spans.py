@@ -120,7 +120,7 @@ def threshold(answers: np.ndarray, unanswerable: np.ndarray) -> float:
 
 
 def settled(answers: np.ndarray, unanswerable: np.ndarray, most: float) -> np.ndarray:
-    """Leave questions unanswered whose margin is larger than `most`, and score all of them again.
+    """Leave questions unanswered whose margin is larger than `most`, in logits, and score all of them again.
 
     Args:
         answers: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.

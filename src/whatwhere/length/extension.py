@@ -435,6 +435,7 @@ class Continued(nn.Module):
     waves.
 
     Args:
+        table: (rows, width), as forward takes and gives it.
         first: number of rows before position 0; the L rows from there to `trained` are repeated.
     """
 
