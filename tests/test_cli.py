@@ -320,6 +320,7 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert re.fullmatch(r"read: 20 windows of 32 tokens, of \d+ documents? of corpus.txt", read)
 
 
+@pytest.mark.whole
 def test_options_that_resume_can_be_typed(tmp_path):
     """`spectra` and `geometry` named keys, such as `corpora=['a']`; --set takes what is no option."""
     tables = [str(tmp_path / name) for name in ("a.npy", "b.npy")]

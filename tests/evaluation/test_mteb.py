@@ -272,6 +272,7 @@ def test_a_folder_keeps_the_trainings_that_it_has(data):
     assert config(data, contrastive=True, seeds=4).join_earlier(began).seeds == 4
 
 
+@pytest.mark.whole
 def test_mtebs_own_tasks_run_by_name(data, tmp_path, monkeypatch):
     import mteb
 

@@ -1,7 +1,7 @@
 """Tiny models of every preset with every weight random, in float64."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -127,29 +127,21 @@ def real(given: dict[str, torch.Tensor]) -> torch.Tensor:
     return given.get("attention_mask", torch.ones_like(given["input_ids"])).bool()
 
 
-own_block_first = pytest.mark.parametrize(
-    ("name", "block"),
-    [
-        pytest.param(name, block, marks=[pytest.mark.whole] * (block != PRESETS[name].get("block", "neobert")))
-        for name in PRESETS
+def on_blocks(name: str, presets: Mapping[str, str]) -> pytest.MarkDecorator:
+    """Cases by preset on both blocks; on the block that is not the preset's own in `make whole`."""
+    cases = [
+        pytest.param(case, block, marks=[pytest.mark.whole] * (block != PRESETS[preset].get("block", "neobert")))
+        for case, preset in presets.items()
         for block in BLOCKS
-    ],
-)  # every preset on both blocks; on the one that is not its own in `make whole`
+    ]
+    return pytest.mark.parametrize((name, "block"), cases)
 
+
+own_block_first = on_blocks("name", {preset: preset for preset in PRESETS})
+everywhere = on_blocks("case", {case: preset for case, (preset, _) in CASES.items()})
 
 # One of each way to make scores, where every case takes its time; the others in `make whole`.
 OF_EACH_KIND = ("ap", "rp", "rope", "dstg", "tupe-r", "bert-ad", "deberta", "shaw", "conv")
 of_each_kind_first = pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.whole] * (case not in OF_EACH_KIND)) for case in CASES]
 )
-
-
-def everywhere(test: Callable[..., None]) -> Callable[..., None]:
-    """The test on every case, with both blocks."""
-
-    def on_both_blocks(case: str) -> None:
-        for block in BLOCKS:
-            test(case=case, block=block)
-
-    on_both_blocks.__name__, on_both_blocks.__doc__ = test.__name__, test.__doc__
-    return pytest.mark.parametrize("case", CASES)(on_both_blocks)

@@ -123,6 +123,7 @@ def begin_or_fail(out, trial, progress):
     raise ValueError("one line.")
 
 
+@pytest.mark.whole
 def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, processes):
     # A process that is told to stop ends where it is: `evaluate length` left copies of whole models below runs/.
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 2)

@@ -75,6 +75,7 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     assert not unexplained(out, "geometry --out") and not missing(out, "geometry --out")
 
 
+@pytest.mark.whole
 def test_report_writes_the_page_again(run):
     out, _ = run
     (out / "report.html").unlink()
