@@ -209,11 +209,9 @@ def test_help_of_every_verb_names_its_options():
 
 def test_every_option_has_a_help_text():
     """Every option has its help in the docstring of its verb or beside its type."""
-    from typer.main import get_command
+    from whatwhere.cli.verbs import program
 
-    from whatwhere.cli.verbs import app
-
-    verbs = get_command(app).commands
+    verbs = program().commands
     verbs = {**verbs, **verbs["evaluate"].commands}
     assert not [(name, p.name) for name, verb in verbs.items() for p in verb.params if not p.help]
 

@@ -21,9 +21,8 @@ from cli_runner import environment, sentences, whatwhere
 from made_tasks import made_up, write, write_holmes, write_pairs, write_vectors
 from made_trees import write_trees
 from run_files import unexplained
-from typer.main import get_command
 
-from whatwhere.cli.verbs import app
+from whatwhere.cli.verbs import program
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
@@ -186,12 +185,12 @@ def test_every_code_block_is_run_or_checked(page):
     for kind, _, body, runs in found:
         assert kind == "sh" or not runs
         others = [line.split("#")[0].split() for line in body.splitlines() if not commands(line)]
-        for program, what, *_ in others if runs else []:
-            if program == "make":
+        for other, what, *_ in others if runs else []:
+            if other == "make":
                 assert f"\n{what}:" in (ROOT / "Makefile").read_text("utf-8"), what
             else:
                 places = (ROOT, (ROOT / page).parent)
-                assert program == "python" and any((place / what).exists() for place in places), (program, what)
+                assert other == "python" and any((place / what).exists() for place in places), (other, what)
 
 
 def test_the_long_runs_configuration_is_valid():
@@ -262,7 +261,7 @@ def test_every_option_that_a_page_writes_exists(page):
 
 def exists(words: list[str]) -> bool:
     """Whether the program has the verb and each option of a command."""
-    command, rest = get_command(app), list(words)
+    command, rest = program(), list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
     if hasattr(command, "commands"):
@@ -281,7 +280,7 @@ def test_verbs_of_the_table_of_the_readme_exist():
 
 def test_the_page_of_every_verb_has_every_verb():
     tried = {words[0] for kind, _, body, _ in blocks(VERBS) if kind == "sh" for words in commands(body)}
-    assert tried == set(get_command(app).commands)
+    assert tried == set(program().commands)
     drawn = (ROOT / "docs/figures/verbs.svg").read_text("utf-8")
     assert sorted(re.findall(r'monospace">(\w+)<', drawn)) == sorted(tried)
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import typer
-from typer.main import get_command
 
 import whatwhere.cli
 from whatwhere.cli.key_options import Key, names_in
 from whatwhere.cli.options import configured
-from whatwhere.cli.verbs import app
+from whatwhere.cli.verbs import program
 from whatwhere.corpus.shards import JOINS
 from whatwhere.encoder import SIZES
 from whatwhere.evaluation import evaluation_keys, glue, holmes, linguistic, mteb, spans, squad, word_states
@@ -47,7 +46,7 @@ CONFIGURATIONS: dict[str, type[StrictConfig]] = {
     "length": benchmark.LengthConfig,
     "all": evaluation_keys.AllKeys,
 }
-COMMANDS: Any = get_command(app)
+COMMANDS: Any = program()
 VERBS = {**COMMANDS.commands, **COMMANDS.commands["evaluate"].commands}
 
 

@@ -27,7 +27,7 @@ def _run() -> int:
 
     from ..run.files import describe_os_error
     from ..version import VERSION
-    from .verbs import app
+    from .verbs import program
 
     if sys.argv[1:] == ["--version"]:
         print(f"whatwhere {VERSION}")
@@ -40,11 +40,11 @@ def _run() -> int:
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # without a network huggingface_hub would tell of every try
     try:
         _check_arguments(sys.argv[1:])
-        status = app(sys.argv[1:] or ["--help"], prog_name="whatwhere", standalone_mode=False)
+        status = program()(sys.argv[1:] or ["--help"], prog_name="whatwhere", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except usage_error as error:
         context = getattr(error, "ctx", None)
-        line = f"{_refused(error)} See {context.command_path if context else _verb_typed(app)} --help."
+        line = f"{_refused(error)} See {context.command_path if context else _verb_typed(program())} --help."
     except (Stopped, typer.Abort) as error:
         return _stopped(str(error))
     except (ValueError, OSError) as error:
@@ -99,11 +99,8 @@ def _part() -> None:
         distributed.destroy_process_group()
 
 
-def _verb_typed(program: Any) -> str:
-    """Return the command that the arguments begin with; an option without its value has no context to ask."""
-    import typer
-
-    command = typer.main.get_command(program)
+def _verb_typed(command: Any) -> str:
+    """Return the words of the command that the arguments begin with; an option without value has no context to ask."""
     words = ["whatwhere"]
     for word in sys.argv[1:]:
         below = getattr(command, "commands", {})

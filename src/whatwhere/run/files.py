@@ -234,8 +234,10 @@ def parse_yaml(text: str) -> Any:
             100,000 values, where an alias counts as often as it stands.
     """
     try:
-        repeated = _repeated_key(yaml.compose(text, Loader=yaml.SafeLoader))
-        value = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)  # CSafeLoader crashes Python on 100,000 brackets
+        root = loader.get_single_node()
+        repeated = _repeated_key(root)
+        value = None if root is None else loader.construct_document(root)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     # YAML's constructors raise errors other than YAMLError where a text does not have the form of its tag.
