@@ -13,6 +13,8 @@ import huggingface_hub.constants
 import pytest
 from hypothesis import HealthCheck, settings
 
+gc.disable()  # until all is imported and collected
+
 # An example may take as long as a busy machine needs for it.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -46,6 +48,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,6 +1,7 @@
 """Words of the code (CONTRIBUTING.md): one statement a line, first lines that can stand alone, short test names."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/whatwhere"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted(Path(__file__).parent.rglob("test_*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)}
 NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who", "Is", "Are", "One", "For"}
 # Folders whose decorators take a docstring as words of a page: a claim and its rule, what a figure draws.
 SHOWN = ("claims", "report/figures")
@@ -28,6 +27,16 @@ VERBS = set(
 # Participles and pronouns that were names of variables, fields and functions before nouns took their place.
 NO_NOUNS = set("found said held kept own each there young begun seen asked taken given who here".split())
 KEYS = {("corpus/synthetic.py", "own")}  # an option in the names of corpora, `synthetic:three-regimes:own=2`
+
+
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """Syntax tree of every file: parsed by the tests, since collection would parse them in every process."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+def classes() -> dict[str, ast.ClassDef]:
+    return {node.name: node for tree in trees().values() for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def name_of(path: Path) -> str:
@@ -154,13 +163,13 @@ def test_what_packs_is_seen():
 
 
 def test_a_line_holds_one_statement():
-    found = {path: [node for kind in ONE_STATEMENT for node in kind(tree)] for path, tree in TREES.items()}
+    found = {path: [node for kind in ONE_STATEMENT for node in kind(tree)] for path, tree in trees().items()}
     assert [f"{name_of(path)}:{node.lineno}" for path, nodes in found.items() for node in nodes] == []
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun():
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         shown = name_of(path).startswith(SHOWN) and name_of(path) != "claims/claim.py"
         for name, line, is_function in first_lines(tree, shown):
             word = re.split(r"[\s,:]", line)[0]
@@ -208,13 +217,14 @@ def test_no_name_is_a_participle_or_pronoun():
     """Variables, arguments, fields and classes are nouns, functions verbs; keys that users write stay as they are."""
     code = "found = 1\ndef _said(own, *, here): pass\nclass A:\n    each: int = 0\nself._held = {'kept': seen}\n"
     assert {name for name, _ in no_nouns(ast.parse(code))} == {"found", "_said", "own", "here", "each", "_held"}
-    names = [(name_of(path), *place) for path, tree in TREES.items() for place in no_nouns(tree)]
+    names = [(name_of(path), *place) for path, tree in trees().items() for place in no_nouns(tree)]
     assert [f"{path}:{line}: {name}" for path, name, line in names if (path, name) not in KEYS] == []
 
 
 def test_public_names_have_docstrings():
     """A verb of the command line takes its help from its docstring; all other public names are read in the code."""
-    found = {name_of(path): list(undocumented(tree, CLASSES)) for path, tree in TREES.items()}
+    known = classes()
+    found = {name_of(path): list(undocumented(tree, known)) for path, tree in trees().items()}
     assert {name: names for name, names in found.items() if names} == {}
 
 
@@ -265,7 +275,7 @@ def raises(node: ast.FunctionDef) -> bool:
 
 def test_docstrings_give_shapes_of_arrays():
     """Public functions that take or give arrays say their shapes, or that any will do."""
-    places = [(name_of(path), *place) for path, tree in TREES.items() for place in documented(tree)]
+    places = [(name_of(path), *place) for path, tree in trees().items() for place in documented(tree)]
     of_arrays = [(path, name, words) for path, node, name, words in places if takes_arrays(node)]
     assert len(of_arrays) > 300
     assert [(path, name) for path, name, words in of_arrays if not SHAPES.search(words)] == []
@@ -273,7 +283,7 @@ def test_docstrings_give_shapes_of_arrays():
 
 def test_docstrings_say_which_errors_are_raised():
     """Verbs of the command line show help, and every claim raises `Missing`; all others say what they raise."""
-    places = [(name_of(path), *place) for path, tree in TREES.items() for place in documented(tree)]
+    places = [(name_of(path), *place) for path, tree in trees().items() for place in documented(tree)]
     raising = [(path, name, words) for path, node, name, words in places if raises(node)]
     assert len(raising) > 100
     left = [(path, name) for path, name, words in raising if not ERRORS.search(words)]
