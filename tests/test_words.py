@@ -44,12 +44,18 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+@functools.cache
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """Every node of a syntax tree, which several rules look at."""
+    return list(ast.walk(tree))
+
+
 def packed(tree: ast.AST) -> Iterator[ast.Assign]:
     """Yield chained assignments (`a = b = 0`), and those of several values to several names.
 
     Swaps, whose values read their targets, are one statement.
     """
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Assign):
             continue
         if len(node.targets) > 1:
@@ -72,7 +78,7 @@ PACKED_KEYS = (ast.Dict, ast.IfExp, ast.BoolOp)
 
 def nested(tree: ast.AST) -> Iterator[ast.IfExp]:
     """Yield conditional expressions inside conditional expressions."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.IfExp) and any(isinstance(n, ast.IfExp) for n in ast.walk(node) if n is not node):
             yield node
 
@@ -82,9 +88,9 @@ def spread(tree: ast.AST) -> Iterator[ast.expr]:
 
     The tables of words at the top of a file may be several such rows. `**` is looked at inside dicts, not in calls.
     """
-    for function in ast.walk(tree):
+    for function in nodes_of(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
+            for node in nodes_of(function):
                 if isinstance(node, ast.Starred) and isinstance(node.value, PACKED):
                     yield node
                 if isinstance(node, ast.Dict):
@@ -94,7 +100,7 @@ def spread(tree: ast.AST) -> Iterator[ast.expr]:
 
 def repeated(tree: ast.AST) -> Iterator[ast.BinOp]:
     """Yield products of a text, `"s" * (n > 1)`, which hide a condition; `" " * indent` counts spaces."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             for side in (node.left, node.right):
                 is_text = isinstance(side, ast.Constant) and isinstance(side.value, str) and side.value != " "
@@ -193,7 +199,7 @@ def test_what_has_no_docstring_is_seen():
 
 def stored_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield what code names, and the line: variables, attributes, fields, arguments, functions, classes, imports."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case (
                 ast.Name(id=str(name), ctx=ast.Store())

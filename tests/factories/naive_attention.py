@@ -20,18 +20,18 @@ def naive_weights(terms, chosen):
     document."""
     some = next(iter(terms.values()))
     L, h, n = some.shape[0], some.shape[2], some.shape[3]
+    numbers = {name: term.tolist() for name, term in terms.items()}  # indexing a tensor takes microseconds each time
     found = {part: np.zeros((L, len(chosen), h, n, n)) for part in [*terms, TOTAL]}
-    for part, weights in found.items():
-        for block in range(L):
-            for b in range(len(chosen)):
+    for b in range(len(chosen)):
+        allowed = [[may_look(chosen, b, i, j) for j in range(n)] for i in range(n)]
+        for part, weights in found.items():
+            names = list(terms) if part == TOTAL else [part]
+            for block in range(L):
                 for head in range(h):
+                    rows = [numbers[t][block][min(b, terms[t].shape[1] - 1)][head] for t in names]
                     for i in range(n):
-                        names = list(terms) if part == TOTAL else [part]
-                        row = [
-                            sum(terms[t][block, min(b, terms[t].shape[1] - 1), head, i, j].item() for t in names)
-                            for j in range(n)
-                        ]
-                        weights[block, b, head, i] = softmax_row(row, [may_look(chosen, b, i, j) for j in range(n)])
+                        scores = [sum(row[i][j] for row in rows) for j in range(n)]
+                        weights[block, b, head, i] = softmax_row(scores, allowed[i])
     return found
 
 
