@@ -24,6 +24,7 @@ from .loaded_run import read_arrays, visible, visible_json
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
 STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study
 MERGES = (1, 2, 3, 4, 6, 8)
+BIN_WIDTHS = (1, 2, 4)  # bins of mean maps that may become one
 _SMALL = 4_000_000  # bytes of maps that are packed at once to see whether they fit
 LONGEST_NAME = 200  # characters of a token that the page carries
 INTRO = (
@@ -167,8 +168,8 @@ def _estimate(models: Sequence[ExplorerModel], index: np.ndarray) -> float:
 def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Explorer:
     """Pack one or several models into an explorer whose chunks fit into `budget` characters.
 
-    The finest scale that fits is taken. Where none does, texts are left out from the last, then models from the last;
-    `notes` says which.
+    The finest scale that fits is taken. Where none does, mean maps get half as many bins, then a quarter; then texts
+    are left out from the last, then models from the last: `notes` says which.
 
     Raises ValueError: not even one text of one model fits, or there is none.
     """
@@ -179,18 +180,22 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     texts_out = list[str]()
     models_out = list[str]()
     while True:
-        for g in MERGES:
-            index, groups = merged(g)
-            if (
-                sum(layer.nbytes for layer in _layers(models_left)) > _SMALL
-                and _estimate(models_left, index) > 1.02 * budget
-            ):
-                continue
-            chunks = _Chunks()
-            data = _describe(models_left, index, groups, chunks)
-            if sum(map(len, chunks.packed)) <= budget:
-                notes = [*_left_out("text", texts_out), *_left_out("model", models_out)]
-                return Explorer(visible(data | {"step": g}), chunks.packed, notes)
+        for width in BIN_WIDTHS if any(model.means for model in models_left) else BIN_WIDTHS[:1]:
+            coarse = [_with_coarser_means(model, width) for model in models_left]
+            around = _Chunks()
+            for model in coarse:
+                _describe_corpus(model, around)
+            fixed = sum(map(len, around.packed))
+            is_large = sum(layer.nbytes for layer in _layers(coarse)) > _SMALL
+            for g in MERGES:
+                index, groups = merged(g)
+                if is_large and fixed + _estimate(coarse, index) > 1.02 * budget:
+                    continue
+                chunks = _Chunks()
+                data = _describe(coarse, index, groups, chunks)
+                if sum(map(len, chunks.packed)) <= budget:
+                    notes = [*_left_out("text", texts_out), *_left_out("model", models_out)]
+                    return Explorer(visible(data | {"step": g}), chunks.packed, notes)
         most = max(len(m.texts) for m in models_left)
         if most > 1:
             texts_out.append(f"“{next(m.texts[-1].title for m in models_left if len(m.texts) == most)}”")
@@ -237,23 +242,47 @@ def _describe(
             "weights": [float(f"{w:.4g}") for w in weights_of(model.levels, groups)],
             "texts": [_text(text, index, chunks) for text in model.texts],
         }
-        means, profiles = (
-            {t: of[t] for t in terms if t in of and of[t].shape[:2] == shape} for of in (model.means, model.profiles)
-        )
-        profiles = {t: p for t, p in profiles.items() if p.shape[2] == len(model.lags)}
-        if means:
-            entry["means"] = {t: _mean(maps, chunks) for t, maps in means.items()}
-        if profiles:
-            entry["lags"] = list(model.lags)
-            entry["profiles"] = {t: chunks.add(np.nan_to_num(p).astype("<f4").tobytes()) for t, p in profiles.items()}
+        entry |= _describe_corpus(model, chunks)
         described.append(entry)
     return {"models": described}
+
+
+def _describe_corpus(model: ExplorerModel, chunks: _Chunks) -> dict[str, Any]:
+    """Mean maps and profiles of a model over the corpus, of the terms that its texts have."""
+    terms = model.texts[0].maps
+    shape = terms["total"].shape[:2]
+    means, profiles = (
+        {t: of[t] for t in terms if t in of and of[t].shape[:2] == shape} for of in (model.means, model.profiles)
+    )
+    profiles = {t: p for t, p in profiles.items() if p.shape[2] == len(model.lags)}
+    entry: dict[str, Any] = {}
+    if means:
+        entry["means"] = {t: _mean(maps, chunks) for t, maps in means.items()}
+    if profiles:
+        entry["lags"] = list(model.lags)
+        entry["profiles"] = {t: chunks.add(np.nan_to_num(p).astype("<f4").tobytes()) for t, p in profiles.items()}
+    return entry
 
 
 def _text(text: ExplorerText, index: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
     tokens = [t if len(t) <= LONGEST_NAME else t[: LONGEST_NAME - 1] + "…" for t in text.tokens]
     maps = {term: [chunks.add_maps(index[layer]) for layer in maps] for term, maps in text.maps.items()}
     return {"title": text.title, "tokens": tokens, "maps": maps}
+
+
+def _with_coarser_means(model: ExplorerModel, width: int) -> ExplorerModel:
+    """Average the mean maps of a model over `width` × `width` neighbouring bins; the last bins may have fewer."""
+    if width == 1:
+        return model
+    means = {}
+    for term, maps in model.means.items():
+        starts = np.arange(0, maps.shape[2], width)
+        totals, counts = (
+            np.add.reduceat(np.add.reduceat(values, starts, axis=2), starts, axis=3)
+            for values in (np.nan_to_num(maps), (~np.isnan(maps)).astype(float))
+        )
+        means[term] = totals / np.maximum(counts, 1)
+    return replace(model, means=means)
 
 
 def _mean(maps: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
