@@ -366,8 +366,10 @@ def _plan(model: Any, kinds: Sequence[str], by: Sequence[str]) -> list[_Ablation
 
 
 def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
-    """Return lag 1, 2, 4, ... -> at most `pairs` pairs (i, i + lag) of the positions, (k,) int64
-    ascending, evenly spaced over them."""
+    """Return lag -> at most `pairs` pairs (i, i + lag) of positions, evenly spaced over them.
+
+    Lags are 1, 2, 4, ... up to the first that no pair has. positions: (k,) int64, ascending.
+    """
     by_lag = {}
     lag = 1
     while len(starts := positions[np.isin(positions + lag, positions)].tolist()):

@@ -117,7 +117,7 @@ def separable_terms(model: Any) -> list[str]:
 
 def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor) -> Tensor:
     """Compute the mean over the queries of each window of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in
-    float64.
+    float64, terms in the order of `terms`, nan for a window without a query that counts.
 
     Computed in at least float32; means that rounding makes negative are 0. A term that is zero everywhere gives exactly
     0.
@@ -125,8 +125,7 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
     Args:
         terms: each (b or 1, h, n, n), at least two, in score units, finite.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-        queries: (b, n), True at queries that count; each must be allowed at least one key. nan where a window has
-        none.
+        queries: (b, n), True at queries that count; each must be allowed at least one key.
     """
     parts = list(terms.values())
     wide = reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)

@@ -164,8 +164,8 @@ class SentenceMaps(Reader):
 
         `scores.PART` (windows, layers + 1, n, 2): all tokens on the first two principal axes of the window's
         regular tokens. Signs: of layer 0 so that scores rise with the place in the window, and of every later layer
-        so that they agree with the layer before. `segments` (documents, n): the sentence of each token, -1 at special
-        tokens.
+        so that they agree with the layer before. `segments` (windows, n): the sentence of each token, from 0, -1 at
+        special tokens.
         """
         if not self._segments:
             return {}
@@ -259,7 +259,7 @@ class PositionVariance(Reader):
     variance has no record.
 
     Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
-    at most c.
+    at most c = (positions - 1) / (tokens - 1), see `corrected_share`.
 
     Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes for any number of windows
     (tiny: 10 MB).

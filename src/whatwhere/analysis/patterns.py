@@ -135,9 +135,9 @@ def theta_records(model: Any, windows: ChosenWindows, context: RecordContext) ->
 def pattern_of(scores: np.ndarray) -> tuple[str, float]:
     """Return the pattern of a head with content-free `scores` (n, n), query i in row i, and its strength in [0, 1].
 
-    The rules read the softmax of each row. Means over the queries of the weight within ±3 tokens (M) and, within n/4
-    tokens, before (B) and after the query (A) stand beside what uniform attention gives, U and V (for each side). In
-    this order:
+    The rules read the softmax of each row. Means over the queries of the weight within ±w tokens (M; w is 3, in texts
+    of fewer than 48 tokens max(1, ⌊n/16⌋)) and, within max(1, ⌊n/4⌋) tokens, before (B) and after the query (A) stand
+    beside what uniform attention gives, U and V (for each side). In this order:
 
     - `previous`: B ≥ 2V and B ≥ 2A; `next`: A ≥ 2V and A ≥ 2B. Strength |B - A| / (B + A), from 1/3.
     - `local`: M ≥ 2U. Strength 1 - U/M, from 1/2.

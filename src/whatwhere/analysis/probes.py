@@ -148,7 +148,7 @@ def ridge_r2(train: Sums, test: Sums) -> np.ndarray:
 class SplitSums:
     """Sums over tokens, by split, from which `Sums` are made.
 
-    They are [x, 1]ᵀ[x, 1, y] and y², for states x (p wide) and targets y (q).
+    They are [z, 1]ᵀ[z, 1, y] and y², for z = x - shift of states x (p wide) and targets y (q).
 
     Those of all documents and of the documents that each split tests, so that any split and part is solved without
     another look at a token; apart for each kind of tokens. `shift` is a vector near the mean of x, without which states

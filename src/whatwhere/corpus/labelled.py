@@ -103,11 +103,13 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
     A .csv file may quote; any other has tabs and no quotes.
 
     Args:
-        columns: by name, where the table has a header, or by number from 0, where it has none; rows may be wider.
-        gaps: read columns that a short row lacks as empty.
+        columns: by name, where the table has a header, or by number from 0, where it has none. Rows of a table with
+            tabs may be wider; every row of a .csv file has the width of its first.
+        gaps: read columns that a short row with tabs lacks as empty.
 
     Raises:
-        ValueError: an empty file, no such column, or a row that is too short.
+        ValueError: an empty file, no such column or one that is named twice, a row that is too short, or, in a .csv
+            file, a row of another width than the first or broken quotes.
     """
     lines = data_lines(path)
     rows: Iterator[tuple[int, list[str]]]

@@ -170,7 +170,11 @@ def after_cls(starts: np.ndarray) -> np.ndarray:
 
 
 def places(marks: np.ndarray, join: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return document_ids and position_ids (n,) of a row; both restart only where documents are isolated."""
+    """Return document_ids and position_ids, (n,) int64 each, from the marks (n,) of a row.
+
+    With join=isolate, pieces are numbered from 0 in the row and positions restart at 0 in each; otherwise all
+    document_ids are 0 and positions run from 0 to n - 1.
+    """
     n = len(marks)
     if join != "isolate":
         return np.zeros(n, np.int64), np.arange(n, dtype=np.int64)
@@ -183,7 +187,8 @@ class Windows:
     """A finished folder of windows: `windows["train"]`, `windows["held_out"]`, `windows.facts`.
 
     Raises:
-        ValueError: the folder holds no finished windows, or a file of it is missing or of another size than written.
+        ValueError: the folder holds no finished windows or windows of another format, or a file of it is missing, of
+            another size, or not as it was written.
     """
 
     def __init__(self, folder: str | Path):

@@ -123,7 +123,11 @@ INSPECTORS: ContextVar[tuple[Mapping[int, TermInspector], ...]] = ContextVar("in
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
-    """Return the named terms of the scores, each (b or 1, h, n, n), before masking: softmax reads their masked sum."""
+    """Return the named terms of the scores, each (b or 1, h, n, n), before masking: softmax reads their masked sum.
+
+    products: queries and keys, with distinct names of terms. biases: terms that read no queries and keys. scale: factor
+    of the products.
+    """
     terms = {name: term for product in products for name, term in product.terms(scale).items()}
     return terms | {b.name: b.to_dense() for b in biases}
 
@@ -131,9 +135,9 @@ def term_scores(products: list[Product], biases: list[Bias], scale: float) -> di
 def attend_eagerly(
     terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """Compute outputs (b, h, n, d_v) and weights (b, h, n, n) of attention.
+    """Compute outputs (b, h, n, d_v) and weights (b, h, n, n), without dropout, of attention.
 
-    This is the specification; softmax runs in at least float32.
+    This is the specification; softmax runs in at least float32. A query without an allowed key weighs all keys alike.
 
     terms: each (b or 1, h, n, n), in score units. values: (b, h, n, d_v). allowed: (b, 1, 1 or n, n) bool, True where a
     query may look at a key; None for everywhere. dropout: share of the weights that are set to 0, in [0, 1).
@@ -270,7 +274,7 @@ def check_backend(name: str, device: torch.device, needs_gradient: bool, dropout
     """Refuse an attention backend that does not exist, or that cannot train or drop weights as asked.
 
     Raises:
-        ValueError: the backend, with the backends that work.
+        ValueError: no such backend, flex_attention with gradients on a CPU, or flex_attention with dropout.
     """
     if name not in BACKENDS:
         raise ValueError(
@@ -304,7 +308,7 @@ def attend_fused(
 ) -> Tensor:
     """Compute the outputs (b, h, n, d_v) of `attend_eagerly` in one call of a fused backend.
 
-    values, allowed, dropout: as there. products, biases: as of `term_scores`. backend: a key of `FUSED`.
+    values, allowed, dropout: as there. products, biases, scale: as in `term_scores`. backend: a key of `FUSED`.
     """
     b = values.shape[0]
     q = _concatenate([p.q for p in products], b)

@@ -128,9 +128,9 @@ class T5Bias(nn.Module):
 
 @register_bias("clipped")
 class ClippedBias(nn.Module):
-    """Learned value per head and distance, constant beyond `relative_max_distance`.
+    """Learned value per head and distance, constant beyond `relative_max_distance` (TUPE footnote 2).
 
-    It starts at zero (TUPE footnote 2).
+    It starts at zero.
     """
 
     def __init__(self, config: EncoderConfig) -> None:

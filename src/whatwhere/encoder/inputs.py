@@ -52,6 +52,8 @@ def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
 
     Padding after a text continues to count, so that its states do not depend on other texts of the batch; from the last
     row of a position table of `limit` rows on, it has that row. Padding before a text has position 0.
+
+    limit: rows of the position table; None: no table, positions are not bounded.
     """
     index = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     tokens = attention_mask.long()
@@ -82,7 +84,8 @@ def locate_in_segments(
     """Return the place of each token in its segment, and the number of the segment, both (b, n) and from 0.
 
     A segment ends with a token of `end_ids`, which belongs to it, and where the row's next token is of another
-    document. Padding is not counted.
+    document. Padding is not counted. Numbers rise along the row and may skip one: where a document ends with a token of
+    `end_ids`, the next document's first number is larger by 2.
 
     input_ids, attention_mask (1 at tokens), document_ids: (b, n).
     """

@@ -253,10 +253,11 @@ class EncoderForSequenceClassification(EncoderWithHead):
         """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
 
         Args:
-            labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels)
-                for several labels at once. As in transformers, `config.problem_type` says which; if unset, one label
-                means regression, and whole numbers mean classes. With labels the output has a `loss`: the mean
-                cross-entropy in nats, the mean squared error, or the mean binary cross-entropy in nats.
+            labels: class numbers (b,), -100 where the loss ignores a text, or numbers (b,) or (b, num_labels) to
+                regress, or 0.0 and 1.0 (b, num_labels) for several labels at once. As in transformers,
+                `config.problem_type` says which; if unset, one label means regression, and whole numbers mean classes.
+                With labels the output has a `loss`: the mean cross-entropy in nats, the mean squared error, or the mean
+                binary cross-entropy in nats.
             num_items_in_batch: see `EncoderWithHead`.
 
         Raises:
@@ -349,7 +350,8 @@ class EncoderForTokenClassification(EncoderWithHead):
         """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
 
         Args:
-            labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
+            labels: (b, n) class numbers, -100 for tokens without a label; with them the output has a `loss`, the mean
+                cross-entropy in nats over the labelled tokens, 0 if there is none.
             num_items_in_batch: see `EncoderWithHead`.
 
         Raises:

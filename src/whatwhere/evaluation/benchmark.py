@@ -376,8 +376,11 @@ def differences(
     of each trained model by that average.
 
     Args:
-        predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
-        strata: stratum of each row, see `paired`. name_of: function from a metric of the benchmark to its name.
+        predicted: (model, untrained, part) -> seed -> predictions (rows, ...).
+        labels: part -> right answers (rows, ...) in the same order.
+        scores: part -> function of predictions and labels.
+        strata: part -> stratum of each row (rows,), see `paired`.
+        name_of: function from a metric of the benchmark to its name.
     """
     first = (next(iter(model_names(config.models))), False)
     models = dict.fromkeys(key[:2] for key in predicted)

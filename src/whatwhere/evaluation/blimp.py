@@ -200,6 +200,8 @@ class Acceptability:
     def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
         """Read both sentences of the pairs of a split, of all paradigms in turn.
 
+        Of every ten pairs of a paradigm the first eight train, the ninth is of "dev", the tenth of "test".
+
         Raises:
             ValueError: as `read_blimp`.
         """
@@ -238,7 +240,7 @@ def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
 
 
 def blimp_records(context: RecordContext, pairs: Sequence[Pair], judged: np.ndarray) -> list[Record]:
-    """Write the records of BLiMP: the share of pairs that a model has right, by paradigm, field, term and over all.
+    """Return the records of BLiMP: the share of pairs that a model has right, by paradigm, field, term and over all.
 
     Shares of fields, terms and of all are means of paradigms.
 

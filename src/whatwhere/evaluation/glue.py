@@ -307,7 +307,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
 
 
 def glue_records(config: GlueConfig, out: Path) -> list[Record]:
-    """Write the records of GLUE from all finished fine-tunings of a run.
+    """Return the records of GLUE from all finished fine-tunings of a run.
 
     Of each model, task and seed: the score at what one half of the development rows chose on the other half, and the
     papers' own, the best on all rows; of each model and task the difference from the first model.

@@ -344,7 +344,7 @@ def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Trial, dict[str
 
 
 def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
-    """Write the records of Holmes from all finished probes of a run.
+    """Return the records of Holmes from all finished probes of a run.
 
     Of each data set; and means of phenomena, of fields and of all over the data sets that all models have and none has
     unsteady. Metrics of a stream alone end with its name.

@@ -188,7 +188,7 @@ def _guesses(splits: Mapping[str, Examples], numbers: Mapping[str, np.ndarray], 
 
 
 def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
-    """Write the records of all finished tasks of a run (see `METRICS`), and differences from the first model.
+    """Return the records of all finished tasks of a run (see `METRICS`), and differences from the first model.
 
     Differences are over the same rows, drawn by sentences (of BLiMP by pairs of each paradigm).
     """
@@ -241,7 +241,7 @@ def _share(hits: np.ndarray, rows: np.ndarray) -> float:
 def _probe_records(
     context: RecordContext, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
 ) -> list[Record]:
-    """Write the records of a task: of the last layer, and of each layer where there are several.
+    """Return the records of a task: of the last layer, and of each layer where there are several.
 
     Metrics of a stream alone end with its name.
     """

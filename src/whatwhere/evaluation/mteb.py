@@ -357,7 +357,7 @@ def judged_rows(task: Any, predictions: Path) -> tuple[str, np.ndarray, np.ndarr
 
 
 def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
-    """Write the records of mteb from all finished tasks of a run.
+    """Return the records of mteb from all finished tasks of a run.
 
     Of each model, task and pooling mteb's main score; its mean over the tasks of a type, where all of them are
     finished; and the paired difference from the first model.

@@ -77,7 +77,9 @@ class Probes:
     """Trained probes (f, s, p, v): of each layer, seed, set of columns and labelling.
 
     weights: (f, s, d + 1, p · v · c), the last row for a column of ones; classes: c, or 0 of a regression. mean, scale:
-    (f, 1, d) of the features. losses: (f, s, p, v) of the development rows, at the epoch that is kept.
+    (f, 1, d); the probes read (features - mean) · scale, and scale is 1 / deviation, 0 for constant columns, 1 where
+    features are not standardised. losses: (f, s, p, v) of the development rows, at the epoch that is kept. twice: as in
+    `Protocol`.
     """
 
     weights: Tensor

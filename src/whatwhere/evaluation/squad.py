@@ -347,7 +347,7 @@ def _mean(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
 
 
 def squad_records(config: SquadConfig, out: Path) -> list[Record]:
-    """Write the records of questions from all finished fine-tunings of a run.
+    """Return the records of questions from all finished fine-tunings of a run.
 
     Of each model, task and seed F1 and exact match at what one half of the development questions chose (setting, step,
     threshold) on the other half, and the papers' own, the best on all of them; of each model and task the difference of

@@ -177,10 +177,11 @@ def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:
 
 
 def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
-    """Compute a · bᵀ (b = a by default) for rows (m, V) and (k, V), both sparse or both dense: (m, k) float64.
+    """Compute a · bᵀ (b = a by default) for rows (m, V) and (k, V), both sparse or both dense: (m, k).
 
     Sparse rows are never made dense as a whole: the columns that many rows occupy are, a block at a time, because there
-    a dense product is faster; memory beyond the result stays at tens of MiB.
+    a dense product is faster; memory beyond the result stays at tens of MiB. The result is float64 for sparse rows, and
+    of NumPy's common type of both for dense ones.
     """
     if not sparse.issparse(a):
         return a @ (a if b is None else b).T

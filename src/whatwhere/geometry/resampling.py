@@ -30,7 +30,8 @@ class Corrected:
 
     squares: (m, m) squared distances, mean over splits of the documents; an estimate free of the noise's squares, so
         small ones may be negative. Zero diagonal.
-    floor: (m,) distance between two halves of the documents at one position, where nothing differs. (Two samples as
+    floor: (m,) mean over the splits of the distance between two halves of the documents at one position, where
+        nothing differs. (Two samples as
         large as all of the documents would be nearer each other, by √2 where words are frequent.)
     floor_low, floor_high: (m,) 2.5 and 97.5 % quantiles over the splits.
     splits: number of splits.

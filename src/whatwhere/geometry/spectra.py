@@ -246,6 +246,7 @@ def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
     `Spectrum` peak: (peaks,) int64, perhaps none.
 
     The highest peak comes first (LOWDIM figure 5). A peak stands above the lows on both of its sides by `PEAK_FACTOR`.
+    The last bin has one side only and is never a peak.
     """
     total = magnitudes.sum(axis=0)
     floor = max(float(total.max()), np.finfo(float).tiny) * 1e-12

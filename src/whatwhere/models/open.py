@@ -59,8 +59,8 @@ class HeadMissing(ValueError):
 class OpenModel:
     """An opened model: its configuration, the network in evaluation mode, its tokenizer and its folder.
 
-    config: its configuration. model: the encoder with the requested head, in evaluation mode. folder: where its files
-    are; of a model on the Hub a path that is only its name.
+    config: its configuration. model: the encoder with the requested head, in evaluation mode. folder: path of
+    its files; for a model on the Hub, its name as a path.
     """
 
     config: Any
@@ -130,12 +130,12 @@ def open_model(
     Args:
         source: a model's folder, a checkpoint, a name on the Hub, or "reference".
         head: None for the bare encoder, "masked" for words, "labels" for a classifier, "answers" for the ends of
-            answers. The last one, and a classifier of a changed `config`, get new weights where none are saved.
+            answers. "answers", and "labels" with a `config` or `classes`, get new weights where none are saved.
         untrained: draw all weights from `seed` and read the configuration alone.
-        seed: of weights that are drawn; torch's own generator is left at it.
+        seed: of weights that are drawn; it seeds torch's own generator, which the drawing moves on.
         classes: of a new classifier; 0 for one number to regress. None: as the model was saved.
         new_head: draw the head from `seed` even where one is saved, as `classes` does.
-        config: the configuration of `open_config`, with fields changed.
+        config: the configuration of `open_config`, with fields changed; "answers" and `classes` change it in place.
         attention: implementation of attention for transformers' models, such as "eager", which returns its weights.
 
     Raises:
@@ -204,7 +204,7 @@ def model_folder(source: str | Path) -> Path:
     model on the Hub a path that is only its name.
 
     Raises:
-        ValueError: as `model_source`, or a list of parts that names other folders.
+        ValueError: as `model_source`, or a modules.json that names a folder outside of it.
     """
     folder = Path(model_source(source))
     if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
@@ -226,7 +226,7 @@ def model_hashes(source: str | Path) -> dict[str, str] | None:
 
 
 def name_and_seed(folder: Path) -> tuple[str, int | None]:
-    """Return what a model's folder calls it: NAME and K of `NAME/seed-K`, else the folder's name and None."""
+    """Return name and seed of a model from its path: NAME and K of `NAME/seed-K`, else the folder's name and None."""
     folder = folder.absolute()
     seed = folder.name.removeprefix("seed-")
     if seed != folder.name and seed.isdigit() and folder.parent.name:
@@ -314,7 +314,7 @@ def _check_head(name: str, config: Any, head: str | None) -> None:
 
 
 def _check_weights(model: Any, missing: Any, name: str) -> None:
-    """Refuse weights that were not in the file, or not half of them, and were drawn at random."""
+    """Refuse a model whose file lacks more than half of its weights or, for one of ours, any of words or blocks."""
     lacking = sorted(missing)
     ours = model.config.model_type == EncoderConfig.model_type
     of_body = [key for key in lacking if ".layers." in f".{key}" or "word_embeddings" in key]

@@ -115,7 +115,8 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
             sentence-transformers chooses the length.
 
     Raises:
-        ValueError: no such pooling, the position stream of a model without one, or the folder holds no encoder.
+        ValueError: no such pooling, the position stream of a model without one, a pooling that reads a stream which the
+            last block does not train, or the folder holds no encoder.
     """
     check_pooling(pooling)
     folder = Path(folder)

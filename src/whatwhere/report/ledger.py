@@ -219,7 +219,7 @@ def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]
 
 
 def table(rows: Sequence[Row]) -> Table | None:
-    """Return the ledger as a table, for its CSV."""
+    """Return the ledger as a table, for its CSV; None without rows."""
     fields = (
         "id",
         "claim",

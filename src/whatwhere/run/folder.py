@@ -99,7 +99,7 @@ class RunFolder:
     @classmethod
     @contextmanager
     def create(cls, path: str | Path, kind: str) -> Iterator[Path]:
-        """Yield an empty folder that becomes `path`, with a manifest of all its files, where the block ends well."""
+        """Yield an empty folder; if the block raises nothing, list its files in a manifest and rename it to `path`."""
         is_new = not Path(path).exists()
         with new_folder(Path(path)) as folder:
             yield folder
@@ -196,7 +196,9 @@ class RunFolder:
             encode(file, value)
 
     def read(self, name: str) -> Any:
-        """Return the value of a file, in the format of its suffix, after comparing its hash once a process.
+        """Return the value of a file, in the format of its suffix, after comparing its hash.
+
+        A process computes a hash again only where the file's time or size has changed.
 
         Raises:
             ValueError: the file is missing, damaged, or not as it was written.
@@ -240,7 +242,9 @@ class RunFolder:
         return [name for name in _files_below(self.path) if name not in self._manifest.files]
 
     def move_in(self, folder: Path, *, last: str = "") -> list[str]:
-        """Move every file and folder from `folder` into the run, and list them; the entry named `last` moves last.
+        """List every file and folder of `folder`, and move them into the run in place of entries of the same names.
+
+        last: name of the entry that moves last.
 
         Returns:
             The names of the files.
@@ -305,7 +309,11 @@ class RunFolder:
             )
 
     def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:
-        """Yield a sentence for each listed file that is missing or not as it was written."""
+        """Yield a problem, without a full stop, for each file that is missing or not as it was written.
+
+        names: files to look at; default: all listed ones. A name that leads out of the run is a problem, too; a file
+        without a hash is none.
+        """
         self._manifest.refresh()
         for name in sorted(self._manifest.files) if names is None else names:
             if not _is_inside(name):
@@ -359,7 +367,7 @@ class RunFolder:
         return self.damage_of_step(step) is None
 
     def damage_of_step(self, step: str) -> str | None:
-        """Return a sentence on the first missing or changed file of a finished step, None if all are as written.
+        """Return a sentence on the first missing, else the first changed file of a finished step; None if none is.
 
         A step that was never finished has no files, so the answer is None.
         """

@@ -1,7 +1,8 @@
 """One command from a corpus to a report: windows → models on the same batches → measurements → records → report.
 
-Windows, corpus geometry, budget, each measured model, comparisons and explorer texts are steps: a command skips
-finished ones and always writes results and page anew. So a killed study resumes at its last step.
+Windows are a run inside the study; corpus geometry, budget, each measured model, comparisons and explorer texts are
+steps of its manifest: a command skips finished ones and always writes results and page anew. So a killed study resumes
+at its last step.
 """
 
 import os
@@ -66,7 +67,7 @@ class StudyLog:
         self.began = time.perf_counter()
 
     def seconds(self) -> float:
-        """Return the seconds of this command, since it made this object; with `--on`, since a worker was there."""
+        """Return the seconds since this object was made; with `--on` it is made once a worker has connected."""
         return time.perf_counter() - self.began
 
     def log_event(self, event: str, words: str = "", /, **values: Any) -> None:
@@ -116,9 +117,11 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     """Run a study in the folder `out`, or resume it; return the path of its report.
 
     Args:
+        progress: Show events and bars on stderr.
         on: Address of a Dask scheduler, whose workers train and measure the models; None: processes of this machine.
 
     Raises:
+        Stopped: a signal asked to stop, and the trainings have written checkpoints.
         ValueError: `out` holds something else or a study with other settings, any part refuses its input, or no
             scheduler answers.
     """
@@ -314,7 +317,7 @@ def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
 
 
 class _StudyResults:
-    """Results and page of a study, written after its first measured model and after each completed seed.
+    """Results and page of a study, written after its first measured model, after each completed seed and at the end.
 
     Args:
         records: Records that need no model.

@@ -107,6 +107,8 @@ def budget_of_minutes(
 ) -> Budget:
     """Return the steps of every model that fit into `config.minutes`, and what another number of steps would take.
 
+    There are FEWEST_STEPS at least, even where these do not fit.
+
     Args:
         seconds_per_step: Model -> seconds of one step, alone on its threads.
         seconds_spent: Seconds that this command has taken so far; earlier commands on the study do not count.

@@ -112,7 +112,8 @@ class Logger:
         """Write the line of the steps since the last line, and return it.
 
         loss: mean of the steps, in nats. gradient_norm: norm in `step` before clipping. learning_rate: rate in `step`
-        before the scales of single parameters. waiting: share of the time without a batch.
+        before the scales of single parameters. tokens_per_second: since the last line, without pauses. waiting: share
+        of the time without a batch. peak_memory_bytes: of this process, or of its device.
         """
         config = self.setup.config
         ended = time.perf_counter()

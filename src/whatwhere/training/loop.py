@@ -42,24 +42,25 @@ class Trainer(TrainingSetup):
         label: str = "training",
         progress: bool | Progress = True,
     ) -> dict[str, Any]:
-        """Train to the last step and return the summary: the facts that all kinds of training share.
+        """Train to the last step and return the facts of `Logger.summary`.
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        The training resumes from the newest whole checkpoint that still has optimizer states; without one it begins. On
-        a CPU of the same kind, with as many processes and threads, losses and weights of a resumed run equal the
-        uninterrupted run's. All processes have the same weights, or shards of them, after every step.
+        The training resumes from the newest whole checkpoint that still has optimizer states; without any checkpoint
+        after step 0 it begins. On a CPU of the same kind, with as many processes and threads, losses and weights of a
+        resumed run equal the uninterrupted run's. All processes have the same weights, or shards of them, after every
+        step.
 
         Args:
             make_micro_batch: function that returns this process's rows of a micro-batch.
             tokens_per_step: tokens of a step, of all processes together. Pretraining counts padding, too; fine-tuning
                 gives the mean without it.
             label: name of the training in messages and on the progress bar.
-            progress: True for a bar on stderr, or a function that is called at each log line of steps.
+            progress: True for a bar on stderr, False for none, or a function that is called at each log line of steps.
 
         Raises:
             ValueError: the loss, the gradient or the weights are not finite; earlier checkpoints stay. Or there
-                are checkpoints after step 0, and none is usable.
+                are checkpoints after step 0, and none is usable, or one is of another model.
             Stopped: a signal asked to stop, and the checkpoint of the step that it came in is written.
         """
         warn_of_single_process()
