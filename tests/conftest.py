@@ -51,6 +51,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture
+def usual_collections() -> Iterator[None]:
+    """Garbage collections as often as in use, for tests that measure memory."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*thresholds)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def own_schemes_end_with_their_file() -> Iterator[None]:
     """What a test file registers is unknown to the next."""

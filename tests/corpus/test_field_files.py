@@ -90,6 +90,7 @@ def test_json_that_is_no_rows_is_one_line(content, words, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("usual_collections")
 def test_a_long_list_streams(tmp_path, monkeypatch):
     """Memory holds a row of a JSON list, not the list: 16 MB are read within 6."""
     monkeypatch.setattr(characters, "_CHUNK", 1 << 16)

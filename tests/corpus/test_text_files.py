@@ -247,6 +247,7 @@ def test_an_empty_file_has_no_documents(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("space", [True, False])
+@pytest.mark.usefixtures("usual_collections")
 def test_an_endless_line_is_read_in_pieces(tmp_path, tokenizer, space):
     """One endless line is read in pieces and becomes windows."""
     # Fifty megabytes take the same path; here eight, which would show as a peak if the line were held whole.

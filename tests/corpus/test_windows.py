@@ -327,6 +327,7 @@ def test_small_vocabularies_are_stored_in_two_bytes(windows):
 
 
 @pytest.mark.whole
+@pytest.mark.usefixtures("usual_collections")
 def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
     class Endless(list_source):
         def documents(self):

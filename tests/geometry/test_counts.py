@@ -74,6 +74,7 @@ def test_many_groups_and_positions_need_wider_keys():
         assert (found[g * 1000 : (g + 1) * 1000].toarray()[np.arange(len(row)), row] == 1).all()
 
 
+@pytest.mark.usefixtures("usual_collections")
 def test_sums_in_files_give_the_same_numbers(monkeypatch):
     """Memory is flat and numbers are the same where sums are made in files."""
 
