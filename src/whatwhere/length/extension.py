@@ -3,8 +3,9 @@ GPT-2 and what names its table as they do; rotations of ours whose frequencies a
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from ..models.lengths import (
 from ..models.model_tables import WITHOUT_CLS, table_key
 from ..models.modules import TRANSFORMER_FILES, with_length
 from ..models.open import check_folder
-from ..models.tensors import named_tensors
+from ..models.tensors import as_write_error, named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, RunFolder
 from ..run.hub import fetch_model
@@ -338,6 +339,17 @@ def _name_of_parent(source: str | Path, folder: Path) -> str:
     return f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
 
 
+def _copy_files(folder: Path, new: Path, left: Sequence[str]) -> None:
+    """Copy the files of a folder, without their modes, but for what has a name that matches a pattern of `left`."""
+    # shutil.copytree would copy modes, of which a read-only folder refuses the files to come, and lists its errors.
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        is_left = any(fnmatchcase(part, pattern) for part in parts for pattern in left)
+        if path.is_file() and not is_left:
+            new.joinpath(*parts).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, new.joinpath(*parts))
+
+
 def _write_copy(
     plan: _Plan, out: Path, changed: dict[str, Any], weights: Mapping[Path, Weights], facts: dict[str, Any]
 ) -> None:
@@ -345,9 +357,10 @@ def _write_copy(
     folder = plan.folder
     with RunFolder.create(out, "model") as new:
         left = (*LEFT_BEHIND, "*.py") if plan.is_ours else LEFT_BEHIND
-        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
+        _copy_files(folder, new, left)
         for file, tensors in weights.items():
-            save_file(tensors, new / file.name, {"format": "pt"})
+            with as_write_error(new):
+                save_file(tensors, new / file.name, {"format": "pt"})
         if plan.is_ours:  # its own code may be older than what is new in the configuration; the shipped model has none
             carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])
             changed["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}

@@ -1,5 +1,7 @@
 """Tensors of models: those that several processes share, those that are not finite, and where files keep them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,21 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
+
+
+@contextmanager
+def as_write_error(folder: Path) -> Iterator[None]:
+    """Turn safetensors' error for a full disk, or a place that may not be written, into an OSError with the remedy.
+
+    Raises:
+        OSError: the block could not write tensors to `folder`.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(
+            f"Cannot write the model to {folder}: {error}. Make room and run the same command again."
+        ) from None
 
 
 def gather_whole(value: Tensor) -> Tensor:

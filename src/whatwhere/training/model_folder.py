@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ..encoder import EncoderConfig
+from ..models.tensors import as_write_error
 from ..run.files import new_file
 
 transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
@@ -47,15 +47,11 @@ def save_model(
     Raises:
         OSError: the disk is full or not writable.
     """
-    try:
-        options: dict[str, Any] = {"code": with_code} if isinstance(model.config, EncoderConfig) else {}
-        if one_file:
-            options["max_shard_size"] = 10**18
+    options: dict[str, Any] = {"code": with_code} if isinstance(model.config, EncoderConfig) else {}
+    if one_file:
+        options["max_shard_size"] = 10**18
+    with as_write_error(folder):
         model.save_pretrained(folder, **options)
         if metadata:
             for path in folder.glob("*.safetensors"):
                 write_metadata(path, metadata)
-    except SafetensorError as error:
-        raise OSError(
-            f"Cannot write the model to {folder}: {error}. Make room and run the same command again."
-        ) from None
