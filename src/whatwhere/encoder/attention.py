@@ -135,7 +135,7 @@ def term_scores(products: list[Product], biases: list[Bias], scale: float) -> di
 def attend_eagerly(
     terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """Compute outputs (b, h, n, d_v) and weights (b, h, n, n), without dropout, of attention.
+    """Compute attention: outputs (b, h, n, d_v), and weights (b, h, n, n) before dropout.
 
     This is the specification; softmax runs in at least float32. A query without an allowed key weighs all keys alike.
 

@@ -33,7 +33,7 @@ from ..models.lengths import (
 from ..models.model_tables import WITHOUT_CLS, table_key
 from ..models.modules import TRANSFORMER_FILES, with_length
 from ..models.open import check_folder
-from ..models.tensors import as_write_error, named_tensors
+from ..models.tensors import named_tensors, write_errors_named
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, RunFolder
 from ..run.hub import fetch_model
@@ -339,9 +339,10 @@ def _name_of_parent(source: str | Path, folder: Path) -> str:
     return f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
 
 
-def _copy_files(folder: Path, new: Path, left: Sequence[str]) -> None:
+def copy_files(folder: Path, new: Path, left: Sequence[str] = ()) -> None:
     """Copy the files of a folder, without their modes, but for what has a name that matches a pattern of `left`."""
-    # shutil.copytree would copy modes, of which a read-only folder refuses the files to come, and lists its errors.
+    # shutil.copytree also copies the mode of a read-only folder, so that nothing more can be written into the copy, and
+    # raises a list of errors.
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         is_left = any(fnmatchcase(part, pattern) for part in parts for pattern in left)
@@ -357,9 +358,9 @@ def _write_copy(
     folder = plan.folder
     with RunFolder.create(out, "model") as new:
         left = (*LEFT_BEHIND, "*.py") if plan.is_ours else LEFT_BEHIND
-        _copy_files(folder, new, left)
-        for file, tensors in weights.items():
-            with as_write_error(new):
+        copy_files(folder, new, left)
+        with write_errors_named(out):
+            for file, tensors in weights.items():
                 save_file(tensors, new / file.name, {"format": "pt"})
         if plan.is_ours:  # its own code may be older than what is new in the configuration; the shipped model has none
             carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])

@@ -1,7 +1,6 @@
 """Benchmark of texts longer than in training: each method of extrapolation, with and without a short training
 after it."""
 
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from ..run.files import read_object, read_yaml, temporary_folder, write_json
 from ..run.folder import RunFolder
 from ..run.hub import fetch_model
 from ..run.progress import Progress, ignore_progress
+from ..training.model_folder import save_model
 from ..training.pretrain import CONFIG
 from ..training.scheme_settings import use_scheme
 from .extension import (
@@ -38,6 +38,7 @@ from .extension import (
     adapt,
     check_enough,
     check_original,
+    copy_files,
     extend,
     methods_of,
     say_in_card,
@@ -305,9 +306,9 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
                 with RunFolder.create(place, "model") as keep:
                     extension: dict[str, Any] = {"trained": known.trained}
                     if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
-                        shutil.copytree(longer, keep, dirs_exist_ok=True)
+                        copy_files(longer, keep)
                         extension = read_object(keep / EXTENSION)
-                    model.save_pretrained(keep)
+                    save_model(model, keep, with_code=True)
                     save_tokenizer(tokenizer, keep)
                     write_json(keep / EXTENSION, extension | {"adapted": extrapolation.adapt, "steps": config.steps})
                     what = "All of it" if extrapolation.adapt == "all" else f"The {extrapolation.adapt} alone"

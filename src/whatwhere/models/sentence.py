@@ -16,6 +16,7 @@ from ..encoder.config import last_trained_layer
 from ..run.files import write_json
 from ..run.progress import Progress, ignore_progress
 from .prediction_kinds import OF_STREAMS, check_pooling
+from .tensors import write_errors_named
 
 _POOLING = "1_Pooling"
 _DENSE = "2_Dense"
@@ -150,7 +151,8 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
         rows = torch.eye(width)[d_pos:] if pooling == "semantic" else torch.eye(width)[:d_pos]
         dense = {"in_features": width, "out_features": len(rows), "bias": False}
         write_json(folder / _DENSE / "config.json", dense | {"activation_function": "torch.nn.modules.linear.Identity"})
-        save_file({"linear.weight": rows.contiguous()}, folder / _DENSE / "model.safetensors")
+        with write_errors_named(folder):
+            save_file({"linear.weight": rows.contiguous()}, folder / _DENSE / "model.safetensors")
     package = "sentence_transformers.models"
     entries = [
         {"idx": i, "name": str(i), "path": at, "type": f"{package}.{kind}"} for i, (at, kind) in enumerate(modules)

@@ -13,18 +13,16 @@ from torch.nn import functional as F
 
 
 @contextmanager
-def as_write_error(folder: Path) -> Iterator[None]:
-    """Turn safetensors' error for a full disk, or a place that may not be written, into an OSError with the remedy.
+def write_errors_named(path: Path, hint: str = "Make room and run the same command again.") -> Iterator[None]:
+    """Turn safetensors' error, for a full disk or a place that may not be written, into an OSError with the remedy.
 
     Raises:
-        OSError: the block could not write tensors to `folder`.
+        OSError: the block could not write tensors to `path`.
     """
     try:
         yield
     except SafetensorError as error:
-        raise OSError(
-            f"Cannot write the model to {folder}: {error}. Make room and run the same command again."
-        ) from None
+        raise OSError(f"Cannot write {path}: {error}. {hint}") from None
 
 
 def gather_whole(value: Tensor) -> Tensor:

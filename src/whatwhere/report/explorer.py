@@ -165,6 +165,14 @@ def _estimate(models: Sequence[ExplorerModel], index: np.ndarray) -> float:
     return sum(sizes.values())
 
 
+def _size_of_corpus(models: Sequence[ExplorerModel]) -> int:
+    """Characters of the mean maps and profiles of all models."""
+    chunks = _Chunks()
+    for model in models:
+        _describe_corpus(model, chunks)
+    return sum(map(len, chunks.packed))
+
+
 def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Explorer:
     """Pack one or several models into an explorer whose chunks fit into `budget` characters.
 
@@ -180,17 +188,18 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     texts_out = list[str]()
     models_out = list[str]()
     while True:
+        is_large = sum(layer.nbytes for layer in _layers(models_left)) > _SMALL
+        estimates = dict[int, float]()  # of the maps of texts alone
         for width in BIN_WIDTHS if any(model.means for model in models_left) else BIN_WIDTHS[:1]:
             coarse = [_with_coarser_means(model, width) for model in models_left]
-            around = _Chunks()
-            for model in coarse:
-                _describe_corpus(model, around)
-            fixed = sum(map(len, around.packed))
-            is_large = sum(layer.nbytes for layer in _layers(coarse)) > _SMALL
+            of_corpus = _size_of_corpus(coarse) if is_large else 0
             for g in MERGES:
                 index, groups = merged(g)
-                if is_large and fixed + _estimate(coarse, index) > 1.02 * budget:
-                    continue
+                if is_large:
+                    if g not in estimates:
+                        estimates[g] = _estimate(models_left, index)
+                    if of_corpus + estimates[g] > 1.02 * budget:
+                        continue
                 chunks = _Chunks()
                 data = _describe(coarse, index, groups, chunks)
                 if sum(map(len, chunks.packed)) <= budget:

@@ -379,9 +379,9 @@ def _interval_margin(counts: Counts, positions: np.ndarray, fixed: np.ndarray) -
 def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     """Return the arrays of a corpus's figures by name, with `extra` ones.
 
-    Of m positions out of n: `positions` and floors (m,); `support` (n,); `left_out` (n - m,); `lag` and means at each
-    lag (lags,), roots of the mean square with its sign; distances of pairs (m, m) float32; `eigenvalues` (k,); `coords`
-    (m, at most FIGURE_COLUMNS).
+    Of m positions out of n: `positions` and noise floors (m,); `support` (n,); `left_out` (n - m,); `lag` (lags,), and
+    at each lag the root of the mean squared distance, with the sign of that mean; distances of pairs (m, m) float32;
+    `eigenvalues` (k,); `coords` (m, at most FIGURE_COLUMNS).
     """
     distributions = geometry.distributions
     lags_of_pairs = np.abs(distributions.positions[:, None] - distributions.positions)

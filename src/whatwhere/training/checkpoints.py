@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
+from ..models.tensors import write_errors_named
 from ..run.files import read_object, remove_folder, write_json
 from ..run.folder import RunFolder
 from ..run.manifest import MANIFEST
@@ -23,6 +24,7 @@ STATE = "state.json"
 WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 KIND = "checkpoint"
+_MAKE_ROOM = "Earlier checkpoints are whole; make room, then run the same command again."
 OPTIMIZER = "optimizer.safetensors"  # for a sharded model optimizer-K-of-N.safetensors, one for each process
 
 
@@ -116,18 +118,14 @@ def write_checkpoint(
         OSError: the disk is full or not writable.
     """
     final = root / f"step-{step}"
-    try:
-        with RunFolder.create(final, KIND) as folder:
-            save_model(model, folder, one_file=True)
-            states = {**optimizer_states} | {f"random.{name}": values for name, values in random_states.items()}
-            save_file(states, folder / (OPTIMIZER if shards == 1 else _shard_file(0, shards)))
-            for rank in range(1, shards):
-                os.replace(_shards_folder(root, step) / _shard_file(rank, shards), folder / _shard_file(rank, shards))
-            shutil.rmtree(_shards_folder(root, step), ignore_errors=True)
-            write_json(folder / STATE, {**logger_state, "step": step})
-    except SafetensorError as error:  # safetensors' error for a full disk, and for other errors of the system
-        hint = "Earlier checkpoints are whole; make room, then run the same command again."
-        raise OSError(f"Cannot write {final}: {error}. {hint}") from None
+    with write_errors_named(final, _MAKE_ROOM), RunFolder.create(final, KIND) as folder:
+        save_model(model, folder, one_file=True)
+        states = {**optimizer_states} | {f"random.{name}": values for name, values in random_states.items()}
+        save_file(states, folder / (OPTIMIZER if shards == 1 else _shard_file(0, shards)))
+        for rank in range(1, shards):
+            os.replace(_shards_folder(root, step) / _shard_file(rank, shards), folder / _shard_file(rank, shards))
+        shutil.rmtree(_shards_folder(root, step), ignore_errors=True)
+        write_json(folder / STATE, {**logger_state, "step": step})
     return final
 
 
@@ -142,12 +140,9 @@ def write_optimizer_shard(
         OSError: the disk is full or not writable.
     """
     folder = _shards_folder(root, step)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with write_errors_named(folder / _shard_file(rank, shards), _MAKE_ROOM):
         save_file({**optimizer_states}, folder / _shard_file(rank, shards))
-    except SafetensorError as error:
-        hint = "Earlier checkpoints are whole; make room, then run the same command again."
-        raise OSError(f"Cannot write {folder / _shard_file(rank, shards)}: {error}. {hint}") from None
 
 
 def _shard_file(rank: int, shards: int) -> str:

@@ -25,6 +25,7 @@ from ..run.names import SUMMARY
 from ..run.progress import Progress
 from .divergence import NotFiniteError
 from .loop import Trainer
+from .model_folder import save_model
 from .training_keys import LoopConfig
 
 TEMPERATURE = 0.05
@@ -201,7 +202,7 @@ def train_contrastive(
 def save_encoder(encoder: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
     """Write a folder that transformers and sentence-transformers open, whole or not at all."""
     with RunFolder.create(out, "model") as folder:
-        encoder.save_pretrained(folder)
+        save_model(encoder, folder, with_code=True)
         save_tokenizer(tokenizer, folder)
         write_sentence_transformer(folder, facts["pooling"])
         write_json(folder / SUMMARY, facts)

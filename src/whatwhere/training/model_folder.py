@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ..encoder import EncoderConfig
-from ..models.tensors import as_write_error
+from ..models.tensors import write_errors_named
 from ..run.files import new_file
 
 transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
@@ -50,7 +50,7 @@ def save_model(
     options: dict[str, Any] = {"code": with_code} if isinstance(model.config, EncoderConfig) else {}
     if one_file:
         options["max_shard_size"] = 10**18
-    with as_write_error(folder):
+    with write_errors_named(folder):
         model.save_pretrained(folder, **options)
         if metadata:
             for path in folder.glob("*.safetensors"):
