@@ -105,7 +105,7 @@ def _prepare(threads: int, b: int, n: int, vocab: int) -> None:
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=vocab, **config.model))
     trainer = Trainer(model, config, 10**6)
     batch = masked_batch(vocab, b, n)
-    _trained[:] = [lambda step: trainer.step(step, [batch])]
+    _trained[:] = [lambda step: trainer.take_step(step, [batch])]
     for _ in range(2):
         _seconds(0.0)
 

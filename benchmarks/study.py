@@ -75,4 +75,4 @@ def _train(name: str, tokens: int) -> None:
     """Steps on one batch: making batches goes on beside the training and is timed by `packing`."""
     trainer, batch = _trainers[name]
     for step in range(-(-tokens // batch["input_ids"].numel())):
-        trainer.step(step, [batch])
+        trainer.take_step(step, [batch])

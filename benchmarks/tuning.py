@@ -116,7 +116,7 @@ def tuning(settings: Settings) -> Results:
 
     def whatwhere() -> None:
         for step in range(steps):
-            trainer.step(step, trainer.make_micro_batches(data.micro_batch, step))
+            trainer.take_step(step, trainer.make_micro_batches(data.micro_batch, step))
 
     def loop() -> None:
         plain.train()

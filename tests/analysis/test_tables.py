@@ -12,7 +12,7 @@ from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
 from whatwhere.records.record import Record, select
 from whatwhere.training.optimizers import expected_table_drift, learning_rate_factor, make_optimizers
-from whatwhere.training.pretrain import CONFIG, saved_table_drift
+from whatwhere.training.pretrain import SETTINGS_FILE, saved_table_drift
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 
@@ -172,7 +172,7 @@ def test_an_idle_walk_is_not_training(tmp_path):
     config = PretrainConfig(preset="dstg", steps=1100)
     start, end = idle(config, 1100)
     assert float((end - start).norm() / start.norm()) > 4
-    (tmp_path / CONFIG).write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    (tmp_path / SETTINGS_FILE).write_text(yaml.safe_dump(config.model_dump(mode="json")))
 
     def row(table):
         context = RecordContext("dstg", 0, "s")
@@ -209,6 +209,6 @@ def test_tables_of_unknown_start_have_their_own_floor(tmp_path):
 
 def test_damaged_settings_of_a_training_are_refused(tmp_path):
     """Settings that are a list gave an AttributeError."""
-    (tmp_path / CONFIG).write_text("- 1\n")
+    (tmp_path / SETTINGS_FILE).write_text("- 1\n")
     with pytest.raises(ValueError, match=r"pretrain.yaml must hold `key: value` lines; got list\."):
         saved_table_drift(tmp_path)

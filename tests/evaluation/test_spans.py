@@ -274,5 +274,5 @@ def test_a_step_in_parts_equals_one_step():
     for accumulate in (1, 3):
         config = LoopConfig(precision="fp32", batch_size=6, accumulate=accumulate)
         trainer = Trainer(open_model("reference", "answers").model, config, 2)
-        steps.append(trainer.step(0, trainer.make_micro_batches(rows.micro_batch, 0)))
+        steps.append(trainer.take_step(0, trainer.make_micro_batches(rows.micro_batch, 0)))
     assert steps[0] == pytest.approx(steps[1], rel=1e-5)

@@ -107,7 +107,7 @@ def _whatwhere(held_before: str, signalled: str, *arguments: str) -> None:
     from whatwhere.cli import main
     from whatwhere.training.loop import Trainer
 
-    take, taken = Trainer.step, itertools.count(1)
+    take, taken = Trainer.take_step, itertools.count(1)
     at, *signals = map(int, signalled.split(",")) if signalled else (0,)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background with it ignored
 
@@ -120,7 +120,7 @@ def _whatwhere(held_before: str, signalled: str, *arguments: str) -> None:
         return take(*given)
 
     sys.argv = ["whatwhere", *arguments]
-    with mock.patch.object(Trainer, "step", step):
+    with mock.patch.object(Trainer, "take_step", step):
         main()
 
 

@@ -178,7 +178,7 @@ def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"model.vocab_size=8, but the tokenizer has"):
         pretrain.pretrain(PretrainConfig.parse(small), tmp_path / "run", progress=False)
     bad = PretrainConfig.parse({**common, "minutes": 1})
-    with mock.patch.object(Trainer, "step", side_effect=NotFiniteError(float("nan"), 1.0, "")):
+    with mock.patch.object(Trainer, "take_step", side_effect=NotFiniteError(float("nan"), 1.0, "")):
         with pytest.raises(ValueError, match="not finite|is nan"):
             pretrain.pretrain(bad, tmp_path / "run", progress=False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["corpus"]

@@ -192,7 +192,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file
         batches = trainer.make_micro_batches(make_batches(config, windows, "train", model_config).micro_batch, 0)
         assert len(batches) == accumulate
         trainer.optimizers = []  # the step leaves the gradients as they are
-        loss, norm = trainer.step(0, batches)
+        loss, norm = trainer.take_step(0, batches)
         found.append((loss, norm, {name: p.grad.clone() for name, p in model.named_parameters()}))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
     assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
@@ -312,7 +312,7 @@ def test_an_infinite_gradient_never_reaches_weights(windows, corpus_file, tmp_pa
 
 
 def test_weights_that_the_last_step_broke_are_not_saved(windows, corpus_file, tmp_path, monkeypatch):
-    take = Trainer.step
+    take = Trainer.take_step
 
     def step(trainer, *given):
         result = take(trainer, *given)
@@ -320,7 +320,7 @@ def test_weights_that_the_last_step_broke_are_not_saved(windows, corpus_file, tm
             trainer.model.head.decoder.bias[3] = math.inf
         return result
 
-    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(Trainer, "take_step", step)
     with pytest.raises(
         ValueError, match="Step 1 of dstg .* left head.decoder.bias not finite. Lower --set learning_rate="
     ):

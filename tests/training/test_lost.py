@@ -60,19 +60,19 @@ def test_what_is_written_after_broken_checkpoints_stays(asked, windows, trained,
     with pytest.raises(ValueError, match="Restore the files of step-30, or delete .*checkpoints to begin again"):
         pretrain(asked, trained, windows=windows, progress=False)
     shutil.rmtree(trained / "checkpoints")
-    real = Trainer.step
+    real = Trainer.take_step
 
     def killed(self, number, batches):
         if number == 15:
             raise KeyboardInterrupt
         return real(self, number, batches)
 
-    monkeypatch.setattr(Trainer, "step", killed)
+    monkeypatch.setattr(Trainer, "take_step", killed)
     with pytest.raises(KeyboardInterrupt):
         pretrain(asked, trained, windows=windows, progress=False)
     newest, broken = checkpoints.newest_checkpoint(trained / "checkpoints")
     assert newest is not None and newest.step == 12 and not broken
-    monkeypatch.setattr(Trainer, "step", real)
+    monkeypatch.setattr(Trainer, "take_step", real)
     assert pretrain(asked, trained, windows=windows, progress=False)["steps"] == 30
 
 

@@ -137,8 +137,8 @@ def test_timed_checkpoints_go_with_the_next(corpus_file, tmp_path, monkeypatch):
     """A checkpoint after so many minutes is gone with the next."""
     values = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}
     values |= {"corpus": str(corpus_file), "steps": 6, "checkpoint_steps": [4], "checkpoint_minutes": 1e-9}
-    seen, take = [], Trainer.step
-    monkeypatch.setattr(Trainer, "step", lambda *given: (seen.append(steps_of(tmp_path / "run")), take(*given))[1])
+    seen, take = [], Trainer.take_step
+    monkeypatch.setattr(Trainer, "take_step", lambda *given: (seen.append(steps_of(tmp_path / "run")), take(*given))[1])
     pretrain(PretrainConfig.parse(values), tmp_path / "run", progress=False)
     assert seen == [[0], [0, 1], [0, 2], [0, 3], [0, 4], [0, 4, 5]] and steps_of(tmp_path / "run") == [0, 4, 6]
 

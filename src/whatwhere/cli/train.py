@@ -96,10 +96,11 @@ def study(
         out: Folder of the study; an unfinished one there is continued.
     """
     check_early(context, StudyKeys, config, settings)
-    from ..study.study import CONFIG, run_study
+    from ..run.names import STUDY_SETTINGS
+    from ..study.study import run_study
     from ..study.study_settings import StudyConfig
 
-    file = _settings_file(context, StudyConfig, out, CONFIG, config)
+    file = _settings_file(context, StudyConfig, out, STUDY_SETTINGS, config)
     resolved = configured(context, StudyConfig, file, settings)
     report = run_study(resolved, out, on=on)
     best = _best(sorted(path.parent for path in out.glob(f"models/*/seed-*/{SUMMARY}")))
@@ -166,11 +167,11 @@ def pretrain(
         out: Folder of the run; the finished model is a transformers folder there.
     """
     check_early(context, PretrainKeys, config, settings)
-    from ..training.pretrain import CONFIG
+    from ..training.pretrain import SETTINGS_FILE
     from ..training.pretrain import pretrain as run_pretraining
     from ..training.pretrain_settings import PretrainConfig
 
-    file = _settings_file(context, PretrainConfig, out, CONFIG, config)
+    file = _settings_file(context, PretrainConfig, out, SETTINGS_FILE, config)
     before = _finished(out)
     resolved = configured(context, PretrainConfig, file, settings)
     summary = run_pretraining(resolved, out)
@@ -206,9 +207,9 @@ def finetune(
     from ..corpus.text_files import some_names
     from ..models.card import rows_cut
     from ..study.finetune_run import run_finetuning
-    from ..training.finetune import CONFIG, FinetuneConfig
+    from ..training.finetune import SETTINGS_FILE, FinetuneConfig
 
-    file = _settings_file(context, FinetuneConfig, out, CONFIG, config)
+    file = _settings_file(context, FinetuneConfig, out, SETTINGS_FILE, config)
     before = _finished(out)
     resolved = configured(context, FinetuneConfig, file, settings)
     summary = run_finetuning(resolved, out)

@@ -230,7 +230,11 @@ class Windows:
         return read_array(self.folder / self.facts["unigrams"], _again(self.folder))
 
     def unigram_entropy(self) -> float:
-        """Return the loss in nats of a model that knows token frequencies alone, over the tokens that can be masked."""
+        """Return the loss in nats of a model that knows token frequencies alone, over the tokens that can be masked.
+
+        Raises:
+            ValueError: the file of the counts is damaged.
+        """
         counts = self.unigrams().astype(np.float64)
         counts[list(self.facts["special_token_ids"].values())] = 0
         p = counts[counts > 0] / counts.sum()

@@ -81,8 +81,9 @@ class AttentionInputs:
     cls_kinds: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     table_rows: (b, n), the row of the position table that each token reads: its position, or with `bilevel` its place
         in its segment.
-    term_positions: (b, n), the position of each token, or with `bilevel` the number of its segment, as terms read it;
-        one row (1, n) where all examples are known to have the same, so that terms of positions are computed once.
+    term_positions: (b, n), the position of each token, or with `bilevel` the number of its segment, which rises, as
+        terms read it; one row (1, n) where all examples are known to have the same, so that terms of positions are
+        computed once.
     distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
         `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. It is
         always the distance with pair terms, beside which no configuration has a relative bias.
@@ -291,7 +292,8 @@ def check_backend(name: str, device: torch.device, needs_gradient: bool, dropout
 def _concatenate(factors: list[dict[str, Tensor]], b: int) -> Tensor:
     """Concatenate the queries (or keys) of all products, summed in each product: (b, h, n, products · d_head).
 
-    (Σq)·(Σk) is the sum of a product's terms.
+    (Σq)·(Σk) is the sum of a product's terms. A product of positions alone, (1, h, n, d_head), stands beside one of
+    words and is repeated for each of the `b` examples; a single product has all of them already.
     """
     sums = [functools.reduce(torch.add, named.values()) for named in factors]
     return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
@@ -380,6 +382,7 @@ class Attention(nn.Module):
             ValueError: a registered bias has another shape.
         """
         product, values = self._project_streams(streams, inputs)
+        # Positions enter below through the dicts of `product`, which nobody has read yet.
         pair_terms: dict[str, Tensor] = {}
         if self.pair_terms is not None:
             distance = inputs.distance_or_bucket

@@ -188,7 +188,7 @@ class Trial:
         step = run.finished_step(self.step_name)
         if step is None:
             return run.kind is None and self.file(out).is_file()
-        return all(map(run.has, step["files"]))
+        return all(map(run.has, step["step_files"]))
 
     def check_finished(self, out: Path) -> bool:
         """Return whether this trial is finished, after comparing its model and the hashes of its files.
@@ -200,7 +200,7 @@ class Trial:
         step = run.finished_step(self.step_name)
         if step is None or not self.is_finished(out):
             return False
-        run.check(*step["files"])
+        run.check(*step["step_files"])
         if step["inputs"]["model"] not in (None, model_hashes(self.source)):
             raise ValueError(
                 f"{self.file(out)} is of another model than {self.source} is now. Use another --out, or delete "

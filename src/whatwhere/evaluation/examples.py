@@ -116,7 +116,13 @@ class Task(Protocol):
         """
 
     def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
-        """Read the rows of "train", "dev" or "test"."""
+        """Read the rows of "train", "dev" or "test" from a folder, or from the Hub (None).
+
+        limit: number of rows that are kept, from the first on; None: all. Balanced tasks count after balancing.
+
+        Raises:
+            ValueError: files are missing or damaged.
+        """
         ...
 
 

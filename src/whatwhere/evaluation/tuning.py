@@ -62,10 +62,10 @@ class Recipe:
 class FinetuneResult:
     """Result of a fine-tuning on the development rows.
 
-    steps: steps of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all; each has a
-    patience of its own, after which it is at most its best. predicted: (3, rows) predictions at the evaluation that is
-    best on the first half, the second, and all. others: predictions on further rows at the last of these. seconds: of
-    training and evaluations.
+    steps: steps of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all. Once one
+    of the three has not improved for `Recipe.patience` evaluations, its later values count as no better than its best.
+    predicted: (3, rows) predictions at the evaluation that is best on the first half, the second, and all. others:
+    predictions on further rows at the last of these. seconds: of training and evaluations.
     """
 
     steps: list[int]
@@ -144,7 +144,7 @@ def tune(
     waited = [0] * 3
     began = time.perf_counter()
     for step in range(steps):
-        trainer.step(step, trainer.make_micro_batches(data.micro_batch, step))
+        trainer.take_step(step, trainer.make_micro_batches(data.micro_batch, step))
         if (step + 1) % every and step + 1 < steps:
             continue
         predictions_now = predict(trainer, dev, config.batch_size)

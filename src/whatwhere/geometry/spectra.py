@@ -177,7 +177,7 @@ def equivariance(table: np.ndarray) -> float:
 
     In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
     The table is not centred (LOWDIM), so a mean row that is much longer than the variation adds products to every pair.
-    Compare the value with `equivariance_null`. Equal rows give 1. Other errors are as in `spectrum`.
+    Compare the value with `equivariance_null`. Equal rows give 1. Raises ValueError as `spectrum`, but for equal rows.
     """
     return _equivariance(_narrow(_scaled(table)[0]))
 

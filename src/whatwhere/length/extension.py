@@ -526,7 +526,7 @@ def adapt(
         parts = trainer.make_micro_batches(batches.micro_batch, step)
         if not ours:  # others count for themselves, RoBERTa from 2
             parts = [{key: rows for key, rows in part.items() if key != "position_ids"} for part in parts]
-        loss, _ = trainer.step(step, parts)
+        loss, _ = trainer.take_step(step, parts)
         losses.append(loss)
         progress(step + 1, steps, "adapting", f"{loss:.3f}")
     if holder is not None:

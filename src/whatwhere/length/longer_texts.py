@@ -29,7 +29,7 @@ from ..run.folder import RunFolder
 from ..run.hub import fetch_model
 from ..run.progress import Progress, ignore_progress
 from ..training.model_folder import save_model
-from ..training.pretrain import CONFIG
+from ..training.pretrain import SETTINGS_FILE
 from ..training.scheme_settings import use_scheme
 from .extension import (
     ADAPTED,
@@ -197,7 +197,7 @@ def about(source: str, to: int, points: bool = False) -> About:
     most = configured_length(config)
     trained = trained_length(folder, config)
     ours = config.get("model_type") == EncoderConfig.model_type
-    settings = folder / CONFIG
+    settings = folder / SETTINGS_FILE
     if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again
         methods_known = ()
     if methods_known == METHODS and table_key(named_tensors(folder), ours) is None:

@@ -144,7 +144,7 @@ def open_model(
         HeadMissing: the weights lack the words or labels that their configuration names.
     """
     _check_head_name(head)
-    name, local = _place(source)
+    name, local = _name_and_locality(source)
     changed = config is not None or classes is not None
     new_head = new_head or classes is not None
     config = _read_config(name, local) if config is None else config
@@ -191,7 +191,7 @@ def open_config(source: str | Path, head: str | None = None) -> Any:
             one without that head.
     """
     _check_head_name(head)
-    name, local = _place(source)
+    name, local = _name_and_locality(source)
     config = _read_config(name, local)
     _check_head(name, config, head)
     return config
@@ -234,7 +234,7 @@ def name_and_seed(folder: Path) -> tuple[str, int | None]:
     return folder.name, None
 
 
-def _place(source: str | Path) -> tuple[str, bool]:
+def _name_and_locality(source: str | Path) -> tuple[str, bool]:
     """Return the name that transformers opens, and True if it is a folder; refuse a folder without a finished model."""
     folder = model_folder(source)
     if folder.is_dir():
@@ -269,6 +269,11 @@ def check_folder(folder: Path) -> None:
 
 
 def _read_config(name: str, local: bool) -> Any:
+    """Read the configuration of a folder (`local`) or of a model on the Hub; refuse one that is damaged or not found.
+
+    Raises:
+        ValueError: the Hub returns no such model, or a configuration is wrong; the message names the model.
+    """
     with name_model_in_errors(name):
         if local and is_ours(Path(name)):
             return own_config(Path(name))

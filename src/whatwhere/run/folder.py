@@ -371,7 +371,7 @@ class RunFolder:
 
         A step that was never finished has no files, so the answer is None.
         """
-        names = (self.finished_step(step) or {"files": []})["files"]
+        names = (self.finished_step(step) or {"step_files": []})["step_files"]
         for name in names:
             if not (self.path / name).is_file():
                 return f"{self.path / name} is missing"
@@ -385,7 +385,7 @@ class RunFolder:
             ValueError: the first file that is missing or not as it was written.
         """
         self._manifest.refresh()
-        self.check(*self._manifest.steps[step]["files"])
+        self.check(*self._manifest.steps[step]["step_files"])
 
     def inputs_of_steps(self) -> dict[str, dict[str, Any]]:
         """Return the inputs of the finished steps, by name of the step."""
@@ -393,7 +393,7 @@ class RunFolder:
         return {name: dict(step["inputs"]) for name, step in self._manifest.steps.items()}
 
     def finished_step(self, step: str) -> Mapping[str, Any] | None:
-        """Return `inputs`, `files` and `outcome` of a finished step; None where it was never finished."""
+        """Return `inputs`, `step_files` and `outcome` of a finished step; None where it was never finished."""
         self._manifest.refresh()
         return self._manifest.steps.get(step)
 

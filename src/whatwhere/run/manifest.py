@@ -134,7 +134,7 @@ class Manifest:
         if "done" in line:
             self.steps[str(line["done"])] = {
                 "inputs": line.get("inputs", {}),
-                "files": line.get("step_files", []),
+                "step_files": line.get("step_files", []),
                 "outcome": line.get("outcome", {}),
             }
 

@@ -11,7 +11,7 @@ from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.names import SUMMARY
 from ..training.environment import process_group_state
-from ..training.finetune import CONFIG, KIND, FinetuneConfig, finetune
+from ..training.finetune import KIND, SETTINGS_FILE, FinetuneConfig, finetune
 from .results import RECORDS
 from .training_records import training_records
 
@@ -43,10 +43,10 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
         ValueError: no finished fine-tuning there.
     """
     out = Path(out)
-    if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
+    if not (out / SUMMARY).is_file() or not (out / SETTINGS_FILE).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
     summary = RunFolder.at(out).read(SUMMARY)
-    context = RecordContext(out.resolve().name, FinetuneConfig.load_without_hash_check(out / CONFIG).seed)
+    context = RecordContext(out.resolve().name, FinetuneConfig.load_without_hash_check(out / SETTINGS_FILE).seed)
     records = training_records(out, context)
     records.append(context.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if has_table(out):

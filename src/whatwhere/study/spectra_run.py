@@ -19,7 +19,7 @@ from .results import clear_leftovers_and_bind, command_of, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
-CONFIG = "spectra.yaml"
+SETTINGS_FILE = "spectra.yaml"
 KIND = "spectra"
 COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
@@ -83,7 +83,7 @@ def run_spectra(
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        clear_leftovers_and_bind(config, run, CONFIG)
+        clear_leftovers_and_bind(config, run, SETTINGS_FILE)
         measured = measure_tables(sources, words, run.name)
         page_facts = measured.summary()
         files: list[str] = []

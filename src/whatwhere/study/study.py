@@ -50,7 +50,6 @@ from .training_plan import (
 )
 from .training_records import corpus_size_records
 
-CONFIG = STUDY_SETTINGS
 KIND = "study"
 BUDGET_STEP = "budget"  # step of the manifest that turns minutes into training steps
 CLUSTER_NOTE = (
@@ -127,7 +126,7 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     """
     torch.manual_seed(0)  # for draws without a seed, so that two commands agree
     out = Path(out)
-    if CONFIG not in RunFolder.at(out).listed_files():
+    if STUDY_SETTINGS not in RunFolder.at(out).listed_files():
         _check_new(config)  # before the command waits for a worker
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         log = StudyLog(out, progress)  # its clock begins here, when there is a worker
@@ -143,9 +142,9 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         ValueError: the study was started with other settings, a finished file is not as it was written, or the
             settings, the text or a model is refused.
     """
-    is_resumed = CONFIG in run.listed_files()  # a listed file that is missing is refused, not written anew
+    is_resumed = STUDY_SETTINGS in run.listed_files()  # a listed file that is missing is refused, not written anew
     saved = _load_saved_settings(run, config) if is_resumed else None
-    config = config.bind(run, CONFIG, keep_saved=is_resumed, saved=saved)
+    config = config.bind(run, STUDY_SETTINGS, keep_saved=is_resumed, saved=saved)
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     if words := config.differences_message():
@@ -153,7 +152,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     _check_models(config, windows, log)
     config = _match_widths(config, windows, log)
-    config.save_and_accept(run, CONFIG)
+    config.save_and_accept(run, STUDY_SETTINGS)
     _log_windows(windows, log)
     if config.all_analyses:
         with show_progress("corpus", log.progress) as advance:
@@ -199,12 +198,12 @@ def _load_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
         ValueError: the command lacks or changes a model of the study, or adds a wrong one, or a finished file is
             damaged.
     """
-    saved = config.load_to_resume(run, CONFIG)
+    saved = config.load_to_resume(run, STUDY_SETTINGS)
     _check_saved_models(run, saved, config)
     for name in config.models:
         if name not in saved.models:
             config.pretraining(name).check()
-    _check_finished(run, models=len(models_of(saved)))
+    _check_finished(run, model_count=len(models_of(saved)))
     return saved
 
 
@@ -281,7 +280,7 @@ def complete_study(study: Study) -> Path:
     jobs = _jobs_left(study, steps, at_once)
     results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
-    # 1: trainings run one after another in this process, each with all threads of the process.
+    # With 1 `run_jobs` starts no process: trainings run one after another in this one, each with all its threads.
     total_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(trust_scheme_of_job, text_of_scheme(config.scheme))
     # `closing` stops running jobs before an interrupted command gives up the lock of the folder.
@@ -399,13 +398,13 @@ def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], m
     return not on_page or bool(new_seeds)
 
 
-def _check_finished(run: RunFolder, models: int) -> None:
+def _check_finished(run: RunFolder, model_count: int) -> None:
     """Refuse changed files of a study whose page shows all its models.
 
     A missing file passes: its step runs again. A study with fewer models on its page measures changed ones again.
     """
     results = run.finished_step(RESULTS_STEP)
-    if results is not None and len(results["inputs"]["models"]) >= models:
+    if results is not None and len(results["inputs"]["models"]) >= model_count:
         run.check_present_files()
 
 

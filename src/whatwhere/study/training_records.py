@@ -77,7 +77,7 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
     """
     is_checkpoint = folder.parent.name == "checkpoints" and folder.name.removeprefix("step-").isdigit()
     run_folder = folder.parent.parent if is_checkpoint else folder
-    is_known = (run_folder / pretrain.CONFIG).is_file() and (run_folder / LOG).is_file()
+    is_known = (run_folder / pretrain.SETTINGS_FILE).is_file() and (run_folder / LOG).is_file()
     windows = own_windows(tokenizer, folder) if is_known else None
     if windows is None:
         return []

@@ -41,7 +41,7 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
         began = time.perf_counter()
         try:
             with penalize_entropy(model, config.entropy_weight):
-                trainer.step(index, micro_batches)
+                trainer.take_step(index, micro_batches)
         except NotFiniteError as error:
             raise ValueError(timing_message(error, index + 1, config.preset, config)) from None
         times.append(time.perf_counter() - began)

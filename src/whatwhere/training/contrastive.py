@@ -181,7 +181,7 @@ def train_contrastive(
     began = time.perf_counter()
     for index in range(steps):
         try:
-            losses.append(trainer.step(index, trainer.make_micro_batches(data.micro_batch, index))[0])
+            losses.append(trainer.take_step(index, trainer.make_micro_batches(data.micro_batch, index))[0])
         except NotFiniteError as error:
             advice = "The encoder may be damaged: try it by `whatwhere predict`"
             raise ValueError(f"{error} at step {index + 1} of contrastive training. {advice}.") from None

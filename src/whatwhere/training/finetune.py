@@ -43,7 +43,7 @@ from .training_folder import (
 from .training_keys import FinetuneKeys
 from .validator import Validator
 
-CONFIG = "finetune.yaml"
+SETTINGS_FILE = "finetune.yaml"
 KIND = "finetune"  # of the run
 DATA = "data.json"  # facts of the rows, and hashes of all input files
 TABLE_KEYS = ("data", "dev")  # keys of the files with labelled rows
@@ -184,7 +184,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     with open_training(out, KIND) as run:
-        config = resume_or_clear_training(config, run, CONFIG)
+        config = resume_or_clear_training(config, run, SETTINGS_FILE)
         _check_start(config, run)
         summary = finished_summary(run)
         return summary or _train(config, run, progress)
@@ -217,7 +217,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     }
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        accept_training(config, run, CONFIG)
+        accept_training(config, run, SETTINGS_FILE)
         if progress:
             _print_notes(config, training_input, facts)
     name = model.config.preset if isinstance(model.config, EncoderConfig) else model.config.model_type

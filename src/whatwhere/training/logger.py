@@ -155,7 +155,10 @@ class Logger:
         return path
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts of the training that every summary has: model, budget, speed, memory, last validation."""
+        """Return the facts of the training that every summary has: model, budget, speed, memory, last validation.
+
+        tokens_per_second is the median of the lines of the log, of an even number the larger of the middle two.
+        """
         setup = self.setup
         model = setup.model
         device = setup.accelerator.device

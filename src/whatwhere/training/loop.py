@@ -91,7 +91,7 @@ class Trainer(TrainingSetup):
                 with logger.count_waiting():
                     micro_batches = next(batches)
                 try:
-                    loss, gradient_norm = self.step(step - 1, micro_batches)
+                    loss, gradient_norm = self.take_step(step - 1, micro_batches)
                 except NotFiniteError as error:
                     file = logger.write_batch(micro_batches)
                     message = step_message(error, step, label, self.config, file, checkpointer.newest_folder())
@@ -135,7 +135,7 @@ class Trainer(TrainingSetup):
                 yield micro_batches
 
     def make_micro_batches(self, make_micro_batch: MicroBatchFunction, index: int) -> list[MicroBatch]:
-        """Make this process's micro-batches of the batch that step `index`, counted from 0, reads.
+        """Make this process's micro-batches for the step with number `index`, from 0.
 
         All processes together read the same rows, whatever the number of processes and of micro-batches. A micro-batch
         is tensors (micro_batch_rows, ...) by name, as `make_micro_batch` gives them.
@@ -148,7 +148,7 @@ class Trainer(TrainingSetup):
             for i in range(self.config.accumulate)
         ]
 
-    def step(self, index: int, micro_batches: list[MicroBatch]) -> tuple[float, float]:
+    def take_step(self, index: int, micro_batches: list[MicroBatch]) -> tuple[float, float]:
         """Take one optimizer step; return the mean loss over the batch's labels and the gradient's norm.
 
         Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans,

@@ -32,7 +32,7 @@ from .training_folder import (
 from .training_keys import LoopConfig
 from .validator import Validator
 
-CONFIG = "pretrain.yaml"
+SETTINGS_FILE = "pretrain.yaml"
 KIND = "pretrain"  # of the run
 
 
@@ -66,7 +66,7 @@ def pretrain(
     with open_training(out, KIND) as run:
         config = _resolve_budget(config, run, is_silent=not progress)
         changeable = () if windows is None else ("corpus", "tokenizer")
-        config = resume_or_clear_training(config, run, CONFIG, changeable)
+        config = resume_or_clear_training(config, run, SETTINGS_FILE, changeable)
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
@@ -78,7 +78,7 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows_folder: Path,
 
 def _has_saved_step(run: RunFolder) -> bool:
     """Return whether a run has settings and a checkpoint after step 0, or its finished model."""
-    return CONFIG in run.listed_files() and has_trained_steps(run)
+    return SETTINGS_FILE in run.listed_files() and has_trained_steps(run)
 
 
 def _resolve_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
@@ -89,7 +89,7 @@ def _resolve_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> 
     config = config.in_steps()
     if config.minutes is None or not _has_saved_step(run):
         return config
-    steps = config.load_to_resume(run, CONFIG).steps
+    steps = config.load_to_resume(run, SETTINGS_FILE).steps
     if not is_silent and finished_summary(run) is None:
         budget = f"ends at the {steps:,} steps that it began with, whatever the minutes of this command buy"
         print(f"{run.path} resumes and {budget}", file=sys.stderr)
@@ -120,7 +120,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if process_group.is_main_process:
-        accept_training(config, run, CONFIG)
+        accept_training(config, run, SETTINGS_FILE)
 
     trainer = Trainer(model, config, steps, run.path)
     with penalize_entropy(model, config.entropy_weight):
@@ -188,7 +188,7 @@ def saved_table_drift(folder: str | Path) -> float | None:
     Raises:
         ValueError: the settings are damaged or refused.
     """
-    settings = Path(folder) / CONFIG
+    settings = Path(folder) / SETTINGS_FILE
     if not settings.is_file():
         return None
     values = {key: value for key, value in LoopConfig.merge_values(settings).items() if key in LoopConfig.model_fields}
