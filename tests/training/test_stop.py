@@ -133,6 +133,34 @@ def test_a_signal_during_imports_is_one_line(number, status):
     assert (started.returncode, said.split("\n")) == (status, ["", "whatwhere: stopped.", ""])
 
 
+STOPPED_TWICE = """
+import atexit, os, signal, time
+from whatwhere import cli
+from whatwhere.run.signals import Stopped
+def interrupt():
+    os.kill(os.getpid(), int(os.environ["NUMBER"]))
+    time.sleep(60)
+def run():
+    try:
+        interrupt()
+    except Stopped:
+        return cli._stopped("")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+atexit.register(interrupt)  # as the functions of thread pools, which wait for their threads
+cli._run = run
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_a_second_signal_at_the_end_prints_no_traceback(number, status):
+    """Python's own handling had come back before the functions that it runs at the end of a process."""
+    env = {**environment(), "NUMBER": str(int(number))}
+    ended = subprocess.run([sys.executable, "-c", STOPPED_TWICE], env=env, capture_output=True, text=True, timeout=50)
+    assert ended.returncode == status
+    assert "Traceback" not in ended.stderr and ended.stderr.endswith("\nwhatwhere: stopped.\n")
+
+
 def test_timed_checkpoints_go_with_the_next(corpus_file, tmp_path, monkeypatch):
     """A checkpoint after so many minutes is gone with the next."""
     values = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}

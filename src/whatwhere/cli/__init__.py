@@ -14,7 +14,7 @@ from ..run.thread_waiting import core_times, cores_used_by_others, set_wait_poli
 
 def main() -> None:
     """Run the command line: turn wrong input into one line and exit status 2, a signal into one line and its status."""
-    with handle_signals():  # before all that takes time
+    with handle_signals(ends_process=True):  # before all that takes time
         status = _run()
         _part()
         sys.exit(status)

@@ -56,8 +56,12 @@ def stop_work() -> None:
 
 
 @contextmanager
-def handle_signals() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM inside the block; a signal that is ignored stays ignored (`nohup`, background jobs)."""
+def handle_signals(*, ends_process: bool = False) -> Iterator[None]:
+    """Handle SIGINT and SIGTERM inside the block; a signal that is ignored stays ignored (`nohup`, background jobs).
+
+    ends_process: the process ends after the block. If a signal came, another one while it ends stops it immediately,
+    where Python's own handling would print a traceback of the functions that it runs at the end.
+    """
     global _stop_signal
     _stop_signal = None
     handlers = {}
@@ -69,7 +73,7 @@ def handle_signals() -> Iterator[None]:
         yield
     finally:
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, _end_now if ends_process and _stop_signal is not None else handler)
         _stop_signal = None  # for a training that a program starts later
 
 
@@ -81,12 +85,16 @@ def _receive(number: int, frame: FrameType | None) -> None:
         return
     # Inside an import the exception would look like an error of the imported module.
     if is_second or (_may_stop_now.is_set() and _is_importing(frame)):
-        _write_stderr("stopped.")
-        os._exit(128 + number)
+        _end_now(number, frame)
     if _may_stop_now.is_set():
         raise Stopped
     advice = "A second signal stops immediately, without a checkpoint."
     _write_stderr(f"stopping after this step, with a checkpoint. {advice}")
+
+
+def _end_now(number: int, frame: FrameType | None) -> None:
+    _write_stderr("stopped.")
+    os._exit(128 + number)
 
 
 def _write_stderr(words: str) -> None:
