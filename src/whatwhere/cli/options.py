@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import typer
 
 from ..corpus.paths import check_corpus
+from ..run.errors import command_line
 from ..run.reference import check_model_name
 from ..run.settings import SettingMismatch, StrictConfig
 from ..study.study_keys import HeadsConfig
@@ -170,9 +171,9 @@ def check_page_file(out: Path, name: str) -> None:
         )
 
 
-def next_line(*words: str) -> str:
+def next_line(*words: str | Path) -> str:
     """Return the command to type next, as the last line of what a verb prints."""
-    return f"\nNext: whatwhere {shlex.join(words)}"
+    return f"\nNext: {command_line(*words)}"
 
 
 def keys_of_command(context: typer.Context, kind: type[StrictConfig]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _ask(model: Path, scheme: str | None) -> str:
     token = read_json(model / "tokenizer_config.json").get("mask_token")
     text = f"This is the first {token if isinstance(token, str) else '[MASK]'} of the list."
     own_scheme = ["--scheme", scheme] if scheme else []
-    return next_line("predict", str(model), "--text", text, *own_scheme)
+    return next_line("predict", model, "--text", text, *own_scheme)
 
 
 def _best(models: Iterable[Path]) -> Path:
@@ -227,7 +227,7 @@ def finetune(
         cut = rows_cut(summary, resolved.length)
         text = f"{out}: {done}, {measured}. {classes}.{f' Of the rows, {cut}.' if cut else ''}{before}"
         second = ["--pair", "Its second text."] if resolved.text_pair else []
-        hint = next_line("predict", str(out), "--text", "A text of your own.", *second)
+        hint = next_line("predict", out, "--text", "A text of your own.", *second)
         emit({"out": str(out), **summary}, as_json, text + hint)
 
 

@@ -28,7 +28,7 @@ from transformers.utils import logging
 
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..run.errors import name_model_in_errors, one_line, suggest_name
+from ..run.errors import command_line, name_model_in_errors, one_line, suggest_name
 from ..run.files import check_inside, read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_hub, is_offline
@@ -261,7 +261,7 @@ def check_folder(folder: Path) -> None:
             raise ValueError(f"The training in {folder} is not finished. Give its command again{other}.")
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
     if not any(folder.glob("*.safetensors")):
-        finish = f"Finish its training: whatwhere pretrain --out {folder}."
+        finish = f"Finish its training: {command_line('pretrain', '--out', folder)}."
         advice = finish if is_ours(folder) else "Bring its weights."
         raise ValueError(
             f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {advice}"

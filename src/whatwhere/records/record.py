@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..run.errors import command_line
 from ..run.files import new_file, page_bytes, unpacking_problem
 from ..run.formats import register_format
 from ..run.names import TRAINING_SETTINGS
@@ -86,7 +87,8 @@ def read_records(path: str | Path) -> list[Record]:
         if not path.parent.exists():
             raise ValueError(f"No records at {path}: {path.parent} does not exist. Give the folder of a finished run.")
         if (path.parent / "study.yaml").is_file():
-            raise ValueError(f"No records at {path} yet. See how far the study is: whatwhere status {path.parent}")
+            status = command_line("status", path.parent)
+            raise ValueError(f"No records at {path} yet. See how far the study is: {status}")
         raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
     try:
         metadata = pq.read_metadata(path)
@@ -104,7 +106,7 @@ def read_records(path: str | Path) -> list[Record]:
         why = " ".join(str(error).split())[:200]
         raise ValueError(
             f"{path} is not a complete parquet file ({why}). Delete it; the command that wrote the folder writes it "
-            f"again (of a study: whatwhere study --out {path.parent})."
+            f"again (of a study: {command_line('study', '--out', path.parent)})."
         ) from error
     if format_of_file != FORMAT:
         raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..records.metrics import unit
 from ..records.record import Arrays, Record
+from ..run.errors import command_line
 from ..run.names import STUDY_SETTINGS
 from . import how, ledger, pages
 from .figure import Table, row
@@ -48,7 +49,8 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
         if (kind := page_kind(folder)) != "study":
             if not kind and (folder / STUDY_SETTINGS).is_file():
-                raise ValueError(f"The study in {folder} is not finished. See how far it is: whatwhere status {folder}")
+                status = command_line("status", folder)
+                raise ValueError(f"The study in {folder} is not finished. See how far it is: {status}")
             what = _KINDS.get(kind, "no study: it holds no records.parquet")
             hint = _INSTEAD.get(kind, "Give folders that `whatwhere study` wrote.")
             raise ValueError(f"{folder} is {what}, and studies alone are compared. {hint}")

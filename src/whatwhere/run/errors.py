@@ -2,8 +2,10 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -97,6 +99,12 @@ def name_model_in_errors(model: str) -> Iterator[None]:
         raise (error if model in str(error) else ValueError(f"{model} does not load ({one_line(error)}).")) from None
     except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{model} does not load ({one_line(error)}). Use a complete copy.") from None
+
+
+def command_line(*words: str | Path) -> str:
+    """Return a command of this program to copy into a shell; a path that begins with a dash gets `./` before it."""
+    plain = [f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word) for word in words]
+    return shlex.join(["whatwhere", *plain])
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:

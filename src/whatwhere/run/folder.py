@@ -9,13 +9,13 @@ One command holds the lock. Its jobs write through `RunFolder.at`, without a loc
 
 import json
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from .errors import command_line
 from .files import (
     append_line,
     cached_hash_of,
@@ -302,7 +302,7 @@ class RunFolder:
         if problem := next(iter(problems), None):
             if problem.endswith(" is missing"):
                 raise ValueError(f"{problem}. Use a complete copy, or give the command again that wrote it.")
-            accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
+            accept = command_line("verify", self.path, "--accept", "FILE")
             raise ValueError(
                 f"{problem}. Use a complete copy, or delete it and give the command again that wrote it; if you "
                 f"changed it, record it as it stands: {accept}"
