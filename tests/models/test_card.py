@@ -54,8 +54,9 @@ def trained(corpus_file, tmp_path_factory) -> Path:
 def test_pretraining_leaves_card_code_weights_and_pooling(trained):
     summary = json.loads((trained / "training.json").read_text(encoding="utf-8"))
     card = (trained / "README.md").read_text(encoding="utf-8")
-    longest = ww.EncoderConfig.from_pretrained(trained).position_limit
-    assert json.loads((trained / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"] == longest
+    trained_length = yaml.safe_load((trained / "pretrain.yaml").read_text(encoding="utf-8"))["length"]
+    tokenizer_config = json.loads((trained / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert tokenizer_config["model_max_length"] == trained_length
     assert (
         f"loss {summary['validation_loss']:.4f} nats" in card
         and "corpus.txt" in card

@@ -14,6 +14,9 @@ from transformers import AutoModel
 
 import whatwhere as ww
 from whatwhere.corpus import open_source, train_tokenizer
+from whatwhere.models.predict import Predictor
+from whatwhere.training.finetune import default_length
+from whatwhere.training.pretrain import PretrainConfig, pretrain
 
 TEXTS = ["A short text.", "Another text that is a little longer, so that the first is padded.", "word " * 100]
 
@@ -125,3 +128,19 @@ def test_unknown_pooling_and_missing_streams_are_errors(folder, tmp_path):
         ww.write_sentence_transformer(tmp_path / "one", pooling="position")
     with pytest.raises(ValueError, match="holds no saved encoder"):
         ww.write_sentence_transformer(tmp_path)
+
+
+def test_each_reader_has_the_trained_length(corpus_file, tmp_path):
+    """Where the table is longer than the training, all read as many tokens as the training.
+
+    `predict` read 32 at once, sentence-transformers and fine-tuning all 64 rows of the table.
+    """
+    values = {"preset": "ap", "length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "steps": 1}
+    values |= {"corpus": str(corpus_file), "pooling": "mean", "precision": "fp32"}
+    model_keys = {"num_hidden_layers": 1, "max_position_embeddings": 64}
+    pretrain(PretrainConfig.parse(values | {"model": model_keys}), tmp_path, progress=False)
+    model = sentence_model(tmp_path)
+    assert model.max_seq_length == model.tokenizer.model_max_length == 32
+    assert Predictor(tmp_path).longest == default_length(str(tmp_path)) == 32
+    ww.write_sentence_transformer(tmp_path, length=64)
+    assert sentence_model(tmp_path).max_seq_length == 64

@@ -192,7 +192,7 @@ def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
     assert (
         config.total_steps(67349) == 3157 and max(config.checkpoint_steps) < 3157
     )  # SST-2: the eighth checkpoint is the last step
-    assert config.length == 128
+    assert config.length == 32
     with RunFolder.open(Path(tables["data"]).with_name("run"), "finetune") as run:
         config.save_in(run, "c.yaml")
     assert FinetuneConfig.load(run.path / "c.yaml") == config

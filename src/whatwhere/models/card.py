@@ -191,7 +191,9 @@ def _page(
         "tags": [*general_tags, *tags],
     }
     most = max_tokens(config)
-    longest = f"{most} tokens" if most else f"not limited by the scheme; trained on {run['length']} tokens"
+    longest = f"{most} tokens" if most else "not limited by the scheme"
+    if most != run["length"]:
+        longest += f"; trained on {run['length']} tokens"
     width = config.hidden_size
     d_ff = getattr(config, "intermediate_size", "–")
     size = {

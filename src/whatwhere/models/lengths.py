@@ -200,7 +200,12 @@ def usual_length(folder: Path, config: Any) -> int:
     """
     if config.model_type != EncoderConfig.model_type:
         return min(max_tokens(config) or MOST_AT_ONCE, MOST_AT_ONCE)
+    return usual_length_of_ours(folder, config.to_dict())
+
+
+def usual_length_of_ours(folder: Path, config: dict[str, Any]) -> int:
+    """Return the `usual_length` of a model of ours from the keys of its config.json."""
     extension = folder / EXTENSION
     if extension.is_file():
         return int(read_object(extension, "length")["length"])
-    return trained_length(folder, config.to_dict())
+    return trained_length(folder, config)

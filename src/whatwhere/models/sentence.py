@@ -15,6 +15,7 @@ from torch import Tensor
 from ..encoder.config import last_trained_layer
 from ..run.files import write_json
 from ..run.progress import Progress, ignore_progress
+from .lengths import usual_length_of_ours
 from .prediction_kinds import OF_STREAMS, check_pooling
 from .tensors import write_errors_named
 
@@ -105,15 +106,18 @@ class TextVectors(torch.nn.Module):
         return {**features, "sentence_embedding": vectors}
 
 
-def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "mean") -> None:
+def write_sentence_transformer(
+    folder: str | os.PathLike[str], pooling: str = "mean", length: int | None = None
+) -> None:
     """Write the files by which sentence-transformers opens a saved model's folder; a later call changes the pooling.
 
     Args:
         folder: a saved model with its tokenizer, ours or of transformers.
         pooling: as `pooled`. A `Dense` module whose fixed weights are zeros and ones takes the columns of a stream from
             the last hidden state, so "position" is for models that train it there. "semantic" is the mean for a model
-            of one stream. Longer texts are cut to `max_position_embeddings` tokens; for a model of another package
-            sentence-transformers chooses the length.
+            of one stream.
+        length: tokens to which longer texts are cut; default: the trained length, as `whatwhere predict`. For
+            a model of another package sentence-transformers chooses the length.
 
     Raises:
         ValueError: no such pooling, the position stream of a model without one, a pooling that reads a stream which the
@@ -125,7 +129,10 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         width = config.get("hidden_size") or config["dim"]  # dim: DistilBERT's name
         ours = "position_size" in config
-        longest = config["max_position_embeddings"] if ours else None  # RoBERTa counts its positions from 2
+        if not ours:
+            length = None  # sentence-transformers finds it; RoBERTa counts its positions from 2
+        elif length is None:
+            length = usual_length_of_ours(folder, config)
     except (OSError, ValueError, KeyError):
         raise ValueError(
             f"{folder} holds no saved encoder: config.json is missing or of another kind of model. Give the folder of "
@@ -140,7 +147,7 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
             "no other block. whatwhere predict --pooling position reads the one before."
         )
     modules = [("", "Transformer"), (_POOLING, "Pooling")]
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
     settings: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
     write_json(folder / "config_sentence_transformers.json", settings)
     of = "cls_token" if pooling == "cls" else "mean_tokens"

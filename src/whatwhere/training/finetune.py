@@ -22,8 +22,8 @@ from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
 from ..models.card import classifier_card, rows_cut
-from ..models.lengths import max_tokens
-from ..models.open import OpenModel, WeightsMisfit, model_hashes, open_config, open_model
+from ..models.lengths import max_tokens, usual_length
+from ..models.open import OpenModel, WeightsMisfit, model_folder, model_hashes, open_config, open_model
 from ..records.intervals import share_interval
 from ..run.errors import suggest_name
 from ..run.files import read_object, sha256
@@ -56,7 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "checkpoint_steps": GEOM_CHECKPOINT_STEPS,
 }
 EPOCHS = 3.0
-LENGTH = 128  # tokens of a row, where the encoder reads as many
+LENGTH = 128  # tokens of a row, where the encoder was trained on as many
 # Learning rates of a model 768 wide.
 RATE_OF_PRETRAINED = 2e-5
 RATE_FROM_SCRATCH = 2e-4
@@ -71,6 +71,11 @@ def default_rate(start: str, from_scratch: bool) -> float:
     width = getattr(config, "hidden_size", None) or getattr(config, "dim", None) or 768  # dim: DistilBERT's name
     rate = RATE_FROM_SCRATCH if from_scratch else RATE_OF_PRETRAINED
     return rate * 768 / width
+
+
+def default_length(start: str) -> int:
+    """Return the tokens of a row: as many as the model in `start` is usually given, at most `LENGTH`."""
+    return min(LENGTH, usual_length(model_folder(start), open_config(start)))
 
 
 class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
@@ -99,7 +104,7 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
             if filled.get("learning_rate") is None:
                 filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))
             if filled.get("length") is None:
-                filled["length"] = min(LENGTH, max_tokens(open_config(start)) or LENGTH)
+                filled["length"] = default_length(start)
         if filled.get("steps") is None and filled.get("epochs") is None:
             filled["epochs"] = EPOCHS
         return filled
@@ -109,7 +114,7 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
         defaults = DEFAULTS | {"epochs": EPOCHS}
         with suppress(ValueError):  # the encoder that the training started from is gone
             defaults["learning_rate"] = default_rate(self.start, self.from_scratch)
-            defaults["length"] = min(LENGTH, max_tokens(open_config(self.start)) or LENGTH)
+            defaults["length"] = default_length(self.start)
         return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
 
     def total_steps(self, rows: int) -> int:

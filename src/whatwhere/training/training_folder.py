@@ -151,12 +151,13 @@ def finish_training(
         tokenizer_settings = read_json(tokenizer_config)
         for key in ("is_local", "local_files_only"):
             tokenizer_settings.pop(key, None)
-        if (longest := max_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
-            tokenizer_settings["model_max_length"] = longest
+        longest = max_tokens(model.config)
+        if longest is not None:  # rows of the table beyond the training's length have learned nothing
+            tokenizer_settings["model_max_length"] = min(longest, settings["length"])
         write_text(tokenizer_config, json.dumps(tokenizer_settings, indent=2))
         write_text(temporary / "README.md", card(model.config, settings, summary))
         if pooling is not None:
-            write_sentence_transformer(temporary, pooling)
+            write_sentence_transformer(temporary, pooling, settings["length"])
         write_json(temporary / SUMMARY, summary)
         flush_folder(temporary)
         model_files = run.move_in(temporary, last=WEIGHTS)

@@ -303,7 +303,7 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
     length: int = Field(
         ge=4,
         description="Most tokens of a row, special ones included; longer rows are cut, and a line counts them.",
-        json_schema_extra={"default": "128, or what the model reads"},
+        json_schema_extra={"default": "the trained length, at most 128"},
     )
     epochs: PositiveFloat | None = Field(
         None, description="Budget in passes over the data.", json_schema_extra={"default": "3"}
