@@ -1,8 +1,11 @@
 """Corpus arguments, long documents in pieces, text that is no valid Unicode."""
 
+import os
+
 import pytest
 
 from whatwhere.corpus import open_source, source
+from whatwhere.corpus.paths import check_corpus, check_table
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.sources import Hub
 from whatwhere.corpus.synthetic import RepeatedDocuments, ThreeRegimes
@@ -60,3 +63,14 @@ def test_documents_are_stripped_and_empty_ones_left_out(list_source):
 
 def test_lone_surrogates_are_replaced_and_pairs_joined(list_source):
     assert list(list_source(["a\ud800b", "\ud83d\ude00 face", "fine"])) == ["a\ufffdb", "\U0001f600 face", "fine"]
+
+
+@pytest.mark.parametrize("check", [check_corpus, check_table])
+def test_texts_without_the_right_to_read_are_refused_early(tmp_path, monkeypatch, check):
+    """The message had called the text an output, and a training refused so left settings behind."""
+    path = tmp_path / "texts.tsv"
+    path.write_text("text\tlabel\na\tb\n")
+    check(path)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as root everything may be read
+    with pytest.raises(ValueError, match=r"texts\.tsv may not be read\. Change its rights \(chmod u\+r\), or give"):
+        check(path)

@@ -62,6 +62,8 @@ class EvaluationKeys(SchemeKeys):
     @field_validator("data", check_fields=False)
     @classmethod
     def _check_folder(cls, data: str | None) -> str | None:
+        if data is not None and Path(data).is_file():
+            raise ValueError(f"{data} is a file. Give the folder that holds the data")
         if data is not None and not Path(data).is_dir():
             raise ValueError("there is no such folder. Give the one that holds the data")
         return data

@@ -176,7 +176,7 @@ def describe_os_error(error: OSError) -> str:
         case errno.ENOENT:
             return f"{what} is not there, or no file can be made there. Check the path."
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return f"{what} may not be read or written. Choose another place, or change its rights."
+            return f"{what} may not be read or written. Change its rights, or give another path."
         case errno.ENOSPC | errno.EDQUOT:
             return f"No room is left on the disk for {what}. Make room, then run the same command again."
     return f"{what}: {error.strerror}." if name is not None and error.strerror else str(error)
