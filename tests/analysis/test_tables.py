@@ -11,8 +11,8 @@ from whatwhere.claims import CLAIMS, evaluate
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
 from whatwhere.records.record import Record, select
-from whatwhere.training.optimizers import expected_table_drift, learning_rate_factor, make_optimizers
-from whatwhere.training.pretrain import SETTINGS_FILE, saved_table_drift
+from whatwhere.training.optimizers import expected_table_walk, learning_rate_factor, make_optimizers
+from whatwhere.training.pretrain import SETTINGS_FILE, saved_table_walk
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 
@@ -160,10 +160,10 @@ def test_a_table_without_gradient_walks_as_scheduled(scale, decay):
     config = PretrainConfig(preset="dstg", table_learning_rate_scale=scale, table_weight_decay=decay)
     start, end = idle(config, 400)
     gone = end - start * np.prod([1 - 4e-3 * scale * decay * learning_rate_factor(t, config, 400) for t in range(400)])
-    assert float(gone.square().mean().sqrt()) == pytest.approx(expected_table_drift(config, 400), rel=0.05)
+    assert float(gone.square().mean().sqrt()) == pytest.approx(expected_table_walk(config, 400), rel=0.05)
     # At one rate throughout it is rate · √steps: 0.089 after 500 steps of 4e-3.
     even = PretrainConfig(preset="dstg", warmup_steps=0, minimum_learning_rate_ratio=1.0)
-    assert expected_table_drift(even, 500) == pytest.approx(4e-3 * 500**0.5) == pytest.approx(0.089, abs=5e-4)
+    assert expected_table_walk(even, 500) == pytest.approx(4e-3 * 500**0.5) == pytest.approx(0.089, abs=5e-4)
 
 
 def test_an_idle_walk_is_not_training(tmp_path):
@@ -178,14 +178,14 @@ def test_an_idle_walk_is_not_training(tmp_path):
         context = RecordContext("dstg", 0, "s")
         slow = [context.record("dct.low4", 0.95, index=i) for i in (0, 1)]
         change = Record("s", "dstg", "change", 4.4, step=1100, seed=0)
-        found = [*slow, change, *noise_records(table, context, start, saved_table_drift(tmp_path))]
+        found = [*slow, change, *noise_records(table, context, start, saved_table_walk(tmp_path))]
         return evaluate(found, [c for c in CLAIMS if c.id == "dstg-low-frequency"])[0], found
 
     found, records = row(end)
     assert found["verdict"] == "not testable here" and "is white noise, 1.0 times AdamW's random walk" in found["scale"]
     (walk,), (gone,) = select(records, metric="table.walk"), select(records, metric="table.rms", part="change")
     assert gone.value == pytest.approx(walk.value, rel=0.05) and walk.value == pytest.approx(
-        expected_table_drift(config, 1100)
+        expected_table_walk(config, 1100)
     )
     # As much of a slow wave beside the noise stands above it, and so does noise twice as large as the walk.
     wave = torch.cos(torch.pi * (torch.arange(128.0) + 0.5) / 128)[:, None]
@@ -203,7 +203,7 @@ def test_tables_of_unknown_start_have_their_own_floor(tmp_path):
         assert records[1].value == pytest.approx(floor, abs=0.1)
     assert [r.metric for r in noise_records(noise[:5], RecordContext("bert"))] == ["table.rms"]
     # A table that nothing moved, with no settings in the folder of its training.
-    still = noise_records(noise, RecordContext("ap", 0), noise, saved_table_drift(tmp_path))[2:]
+    still = noise_records(noise, RecordContext("ap", 0), noise, saved_table_walk(tmp_path))[2:]
     assert [(r.metric, r.part, r.value) for r in still] == [("table.rms", "change", 0), ("table.floor", "change", 1)]
 
 
@@ -211,4 +211,4 @@ def test_damaged_settings_of_a_training_are_refused(tmp_path):
     """Settings that are a list gave an AttributeError."""
     (tmp_path / SETTINGS_FILE).write_text("- 1\n")
     with pytest.raises(ValueError, match=r"pretrain.yaml must hold `key: value` lines; got list\."):
-        saved_table_drift(tmp_path)
+        saved_table_walk(tmp_path)

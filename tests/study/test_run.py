@@ -415,8 +415,8 @@ def test_training_advice_is_valid_in_a_study(tmp_path):
         ({"training": {"lr": 3}}, "Unknown configuration key 'lr'"),
         ({"length": 256}, "dstg has a position table of 128 positions"),
         ({"minuets": 3}, "Did you mean minutes"),
-        ({"variants": {"dstg": {"preset": "ap"}}}, "variants: a name is .* no preset; got 'dstg'"),
-        ({"variants": {"../x": {"preset": "ap"}}}, "variants: a name is .*; got '../x'"),
+        ({"variants": {"dstg": {"preset": "ap"}}}, "variants: a name has .* no preset.s; got 'dstg'"),
+        ({"variants": {"../x": {"preset": "ap"}}}, "variants: a name has .*; got '../x'"),
         (
             {"variants": {"mine": {"residual": "stream"}}},
             "variants.mine must say its preset, for example .*; got {'residual'",
@@ -450,7 +450,7 @@ def test_small_corpora_still_give_a_report(tmp_path, capsys):
     path.write_text(sentences(60), encoding="utf-8")
     values = {**VALUES, "held_out": 0.02, "corpus": str(path), "steps": 3, "models": ["ap"], "training": TRAINING}
     report = run_study(StudyConfig.parse(values), tmp_path / "s")
-    assert "no probes" in capsys.readouterr().err
+    assert "no probes, and no other" in capsys.readouterr().err
     records = read_records(tmp_path / "s/records.parquet")
     assert not select(records, metric=("r2.token", "local.share")) and select(records, metric="loss", part="train")
     verdicts = {c["verdict"] for c in json.loads((tmp_path / "s/claims.json").read_text())}

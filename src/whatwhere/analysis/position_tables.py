@@ -25,7 +25,7 @@ from ..records.gates import CHANGED
 from ..records.metric import CHANGE, NOT_NEGATIVE, SHARE, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Arrays, Record
-from ..training.pretrain import saved_table_drift
+from ..training.pretrain import saved_table_walk
 from .analyses import ALWAYS, Analysis, AnalysisInput
 from .passes import as_float64
 from .record_context import RecordContext
@@ -183,7 +183,7 @@ def noise_records(table: Any, context: RecordContext, start: Any = None, walk: f
 
     Args:
         walk: Root mean square that AdamW's random walk at the rates of the training gives a table whose gradient is
-            noise (`training.optimizers.expected_table_drift`); None where it is not known.
+            noise (`training.optimizers.expected_table_walk`); None where it is not known.
 
     Raises:
         ValueError: a table that is not two-dimensional, or has NaN or infinity.
@@ -268,7 +268,7 @@ def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
     records, arrays = table_records(s.table, s.context)
     # The table is a parameter that AdamW's steps change directly.
     plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
-    walk = saved_table_drift(s.training_folder) if plain and s.training_folder is not None else None
+    walk = saved_table_walk(s.training_folder) if plain and s.training_folder is not None else None
     return start + records + noise_records(s.table, s.context, first, walk), arrays
 
 

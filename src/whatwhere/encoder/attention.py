@@ -150,7 +150,7 @@ def attend_eagerly(
     return F.dropout(weights, dropout) @ values, weights
 
 
-# Queries and keys (b, h, n, d) of a `ProductForKeysAhead`, their named parts concatenated, and its mask.
+# Queries and keys (b, h, n, d) of a `ProductForKeysAhead`, the sum of their named parts, and its mask.
 JoinedAhead = tuple[Tensor, Tensor, Tensor]
 
 

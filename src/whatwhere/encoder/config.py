@@ -64,16 +64,17 @@ class EncoderConfig(PretrainedConfig):
         preset: name of the preset that the fields come from, for messages, tables and cards; no part reads it.
         vocab_size: entries of the vocabulary.
         num_hidden_layers, num_attention_heads: blocks, and heads of each.
-        max_position_embeddings: rows of the position table, and of every other part that numbers positions or
-            distances; without such a part the length that is meant.
+        max_position_embeddings: rows of the position table, and size of other parts that number positions (untied=free,
+            pair terms deberta and cope); where there is none, the length of text that the model is made for.
 
     Widths and block:
         hidden_size: width of `last_hidden_state`, both streams together.
         position_size: how much of it, at its beginning, is the position stream; 0: there is one stream.
         intermediate_size: inner width of the feed-forward block; None: 4 × hidden_size (DSTG section 3.2).
         block: "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases).
-        residual: of NeoBERT's block. "stream" adds to the unnormalised sum of what came before (DSTG eq. after 3),
-            "normalized" to the normalised one (its authors' code; here every preset in NeoBERT's block).
+        residual: what a NeoBERT block adds its two updates to: "stream" to the plain sum of embedding and earlier
+            updates (DSTG eq. after 3), "normalized" to this sum after its norm (its authors' code; here every preset in
+            NeoBERT's block).
         attention_window: number of tokens on each side that a token looks at; None: all.
         dropout: share of the numbers that a training sets to zero in embeddings, attention weights and both updates of
             a block, and before the last layer of a classifier.
@@ -116,8 +117,8 @@ class EncoderConfig(PretrainedConfig):
         relative_special: separate values, in every head, for pairs with a special token, which is found by its id.
             "shared": three, for both special, the query, the key (DSTG eq. 1). "each": four, [CLS] and [SEP] apart as
             query and as key, the key's where both are special (the code of DSTG's authors).
-        relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`, from which "clipped", "product"
-            and "shaw" are constant.
+        relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`.
+        relative_max_distance: distance from which "t5", "clipped", "product" and "shaw" are constant.
         alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.
         tisa_kernels: kernels of "tisa" in a head; None: 5, as in its paper.
         pair_terms: pair terms, which read words or both positions: "shaw", "deberta", "xl", "cope"

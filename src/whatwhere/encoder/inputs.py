@@ -50,8 +50,8 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
 def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     """Count the tokens of each row from 0: positions (b, n), for a mask (b, n), 1 at tokens.
 
-    Padding after a text continues to count, so that its states do not depend on other texts of the batch; from the last
-    row of a position table of `limit` rows on, it has that row. Padding before a text has position 0.
+    Padding after a text continues to count, so that its states do not depend on other texts of the batch, but
+    not beyond the last row of a position table. Padding before a text has position 0.
 
     limit: rows of the position table; None: no table, positions are not bounded.
     """

@@ -193,8 +193,8 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = token_positions(attention_mask, limit)
         if limit is None or position_ids.is_floating_point():  # a formula has every real position
             return position_ids
-        # A check is not worth a wait for an accelerator's queue (a faster computation is: `attention_inputs`). Only the
-        # length is checked there, and nothing where positions are given: they may be small in a long packed row.
+        # A check is not worth a wait for an accelerator's queue (a faster computation in `attention_inputs` is). There
+        # only the length is checked, and nothing where positions are given: they may be small in a long packed row.
         if has_values_on_cpu(position_ids) and position_ids.numel():
             check_positions(position_ids, limit)
         elif not are_given:
@@ -387,7 +387,7 @@ class Encoder(EncoderPreTrainedModel):
                 and one that reads segments (bipe) finds their ends in `input_ids` alone.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
                 `last_hidden_state` (with `config.tie_last_hidden_states = False`, set on a model: before the final
-                norm). Numbers, counted from the end where negative: None in place of the others.
+                norm). A list of numbers of states (negative: from the end) gives None in place of the others.
                 Default: as the configuration says.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path. Default: as the
                 configuration says.

@@ -170,8 +170,10 @@ def _misfits_of_draws(config: Any) -> Iterator[str]:
     if kind == "none":
         return
     parts = {key: getattr(config, key) for key in ("relative", "pair_terms", "rotation", "untied")}
-    if used := [f"{key}={value}" for key, value in parts.items() if value != "none"]:
-        yield f"position_draws={kind} needs positions in the table alone; got {', '.join(used)}. Set it to none."
+    if keys := [key for key, value in parts.items() if value != "none"]:
+        used = [f"{key}={parts[key]}" for key in keys]
+        hint = f"Set {', '.join(keys)} to none."
+        yield f"position_draws={kind} needs positions in the table alone; got {', '.join(used)}. {hint}"
     if not hasattr(TABLES.get(config.absolute), "at"):
         yield (
             f"position_draws={kind} needs a table by a formula: set absolute=sinusoidal or fourier; got "

@@ -145,9 +145,9 @@ def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
 class LearnedTable(nn.Module):
     """Table with a free row for each position (BERT; DSTG section 3.1), which starts as `table_start` says (LOWDIM 5).
 
-    "random" draws it with the deviation `position_initializer_range`, "smooth" draws `smooth_noise`, "half-turn" puts
-    `half_turn` into two columns, "sinusoidal" takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a model
-    folder gives its own rows (`read_starting_table`).
+    "random" draws it as `initializer` and `position_initializer_range` say, "smooth" draws `smooth_noise`, "half-turn"
+    puts `half_turn` into two columns, "sinusoidal" takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a
+    model folder gives its own rows (`read_starting_table`).
     """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
@@ -306,7 +306,7 @@ class FourierTable(nn.Module):
 
 @register_table("mds")
 class FileTable(nn.Module):
-    """Fixed table from a file, for example multidimensional scaling of a corpus (GEOM algorithm 1).
+    """Fixed table `mds`: the rescaled rows of any file, as of a corpus's multidimensional scaling (GEOM algorithm 1).
 
     Row i is model position i; files written for a model have a zero row 0 for [CLS]. The rows become part of the
     weights, so that a saved model does not need the file.

@@ -34,9 +34,9 @@ class ForwardOptions(TypedDict, total=False):
 
 
 class EncoderWithHead(EncoderPreTrainedModel):
-    """Base class of a head: a model with an encoder below it.
+    """Base class of models for a task: an encoder and a head.
 
-    Every head takes `num_items_in_batch`, the number of labels in a whole batch of which its inputs are a part, as
+    Each of them takes `num_items_in_batch`, the number of labels in a whole batch of which its inputs are a part, as
     `transformers.Trainer` gives it: the loss is then a sum divided by this number, so that the losses of micro-batches
     add up to the loss of the whole batch.
     """

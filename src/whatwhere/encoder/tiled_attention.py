@@ -161,7 +161,10 @@ class _TiledWeights:
 
     @cached_property
     def special_tokens(self) -> tuple[Tensor, Tensor, list[int]]:
-        """Special tokens of all examples: their example, their index in it, and where each example's tokens begin."""
+        """Special tokens of all examples: their example, their index in it, and offsets.
+
+        Example i has the entries from offset i up to offset i + 1 of both.
+        """
         examples, tokens = torch.where(self.kinds_of_examples)
         return examples, tokens, [0, *(self.kinds_of_examples > 0).sum(-1).cumsum(0).tolist()]
 

@@ -27,8 +27,8 @@ import numpy as np
 import psutil
 import yaml
 
-# Temporary names: the target's name, the machine and the process, with `.before` for an old folder that was put aside;
-# or a folder of shards that the processes of one training write together (`training.checkpoints`).
+# Temporary names: `.records.parquet.0badcafe-123` of a file that process 123 of a machine writes, `.NAME….before` of
+# an old folder that it puts aside, `.step-500-shards.0` that the processes of one training write together.
 TEMPORARY = re.compile(
     r"^\.(?:(?P<target>.+?)\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)(?P<put_aside>\.before)?|step-\d+-shards\.0)$"
 )

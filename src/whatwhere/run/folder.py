@@ -34,7 +34,7 @@ from .manifest import MANIFEST, Manifest
 
 LOG = "log.jsonl"
 _LONGEST = 4096  # characters of a path
-_removable_runs: set[Path] = set()  # runs of this process that go with the run around them if that one is refused
+_removable_runs: set[Path] = set()  # runs made by this process, removed with the run around them if it is refused
 # Lines are added to the first two, and people edit cards. A finished training lists its log all the same.
 _FILES_WITHOUT_HASH = (MANIFEST, LOG, "README.md")
 
@@ -60,9 +60,9 @@ class RunFolder:
         """Open a run for writing under its lock, and create it if it is missing.
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
-        A ValueError before `accept_input` or `mark_done` of this object (jobs have others) means that the input of a
-        new run was refused. Its listed files are then removed, with the runs that this process made inside it, unless
-        `keep_inner_run` kept them.
+        A ValueError before `accept_input` or `mark_done` of this object (a job calls them of its own) means that the
+        input of a new run was refused. Its listed files are then removed, with the runs that this process made inside
+        it, unless `keep_inner_run` kept them.
 
         Args:
             kind: Kind of the run ("study", "pretrain", ...).
@@ -242,12 +242,12 @@ class RunFolder:
         return [name for name in _files_below(self.path) if name not in self._manifest.files]
 
     def move_in(self, folder: Path, *, last: str = "") -> list[str]:
-        """List every file and folder of `folder`, and move them into the run in place of entries of the same names.
+        """Add the files of a folder to the manifest, and move its entries into the run, over entries of the same names.
 
         last: name of the entry that moves last.
 
         Returns:
-            The names of the files.
+            The names of the files in the manifest.
         """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
         self._manifest.append({"files": hashes})

@@ -57,7 +57,7 @@ class SettingMismatch(ValueError):
     """Error for a setting that differs from the saved one of a run.
 
     problem: Sentence with both values. hint: Sentence with the command that resumes the run; "" where there is none.
-    key, value: Saved setting, which resumes the run. The command line names the option of the key instead.
+    key, value: Saved setting, which resumes the run; where `hint` is "", the command line names its option.
     """
 
     def __init__(self, problem: str, hint: str, key: str, value: Any) -> None:
@@ -101,7 +101,7 @@ class StrictConfig(BaseModel):
     # Keys that may change when a run is resumed. Some, such as `at_once`, change the threads of what is still to train.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
-    # They suffice where the verb then reads the saved settings itself (`cli/train.py`): `bind` compares defaults, too.
+    # The verb must then read the saved settings (`cli/train.py`): `bind` would compare this command's defaults as well.
     RESUME_ARGUMENTS: ClassVar[str] = ""
     # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
     KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
@@ -138,7 +138,7 @@ class StrictConfig(BaseModel):
         path: str | Path | None = None,
         assignments: Iterable[str] = (),
     ) -> None:
-        """Refuse unknown keys and wrong values as `parse` does, before torch and the subclass that checks more load.
+        """Refuse unknown keys and wrong values as `parse` does, before torch and a subclass with more checks load.
 
         A key that is left out or null is not refused: the subclass may fill it in. The arguments are as in `parse`.
 
@@ -385,7 +385,10 @@ class StrictConfig(BaseModel):
         return cls.load(path)
 
     def given_keys(self) -> set[str]:
-        """Return the keys that the user gave."""
+        """Return the keys that the user gave.
+
+        A class that fills in defaults leaves out the keys that equal them: pydantic counts them as given.
+        """
         return set(self.model_fields_set)
 
     def has_same_content(self, key: str, out: Path) -> bool:

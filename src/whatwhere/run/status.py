@@ -71,9 +71,9 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
 
     Each status has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" for a stopped
     training of a running study), and `writer` (process and machine, or None). A study also has the numbers of its
-    `models` (one for each seed) and of `finished` models, an evaluation the number of finished `trials`. A training has
-    step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of
-    time spent waiting for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest
+    `models` (one for each seed) and of `finished` trainings, an evaluation the number of finished `trials`. A training
+    has step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share
+    of time spent waiting for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest
     step), seconds if it is finished, and `trouble`, sentences on problems that the user should look at.
 
     Raises:
@@ -223,7 +223,7 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
     for status in statuses:
         words = [status["kind"], status["state"]]
         if "models" in status:
-            words.append(f"{status['finished']} of {status['models']} models finished")
+            words.append(f"{status['finished']} of {status['models']} models trained")
         if "trials" in status:
             words.append(f"{status['trials']} trials finished")
         if "step" in status:

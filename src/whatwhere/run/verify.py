@@ -59,7 +59,7 @@ def update_hash(folder: Path, name: str) -> None:
         name: Path of the file, relative to the folder or to the working directory.
 
     Raises:
-        ValueError: no run has the folder, or its manifest lists no such file.
+        ValueError: the folder belongs to no run, or its manifest lists no such file.
     """
     if RunFolder.at(folder).kind is None and (folder / name).is_file():  # a folder around the run
         inner = next((path for path in (folder / name).parents if (path / MANIFEST).is_file()), folder)

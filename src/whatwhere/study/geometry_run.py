@@ -307,7 +307,8 @@ def _reusable_counts(
 def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
     """Write the corpus's MDS table, and return its entry in geometry.json.
 
-    Write no table, and return None, where position 0 has too few tokens or no distance stands out of chance.
+    Write no table, and return None, where positions are relative (`align`), position 0 has too few tokens or no
+    distance stands out of chance.
     """
     if config.align != "start" or geometry.distributions.positions[0] != 0 or not stands_out(geometry):
         if run.has(file):  # of earlier results
@@ -380,8 +381,9 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     """Return the arrays of a corpus's figures by name, with `extra` ones.
 
     Of m positions out of n: `positions` and noise floors (m,); `support` (n,); `left_out` (n - m,); `lag` (lags,), and
-    at each lag the root of the mean squared distance, with the sign of that mean; distances of pairs (m, m) float32;
-    `eigenvalues` (k,); `coords` (m, at most FIGURE_COLUMNS).
+    at each lag the root of the mean squared distance, with the sign of that mean; distances of pairs (m, m) float32,
+    and under names that end in `_half` the half-widths of their 95 % intervals; `eigenvalues` (k,); `coords` (m, at
+    most FIGURE_COLUMNS).
     """
     distributions = geometry.distributions
     lags_of_pairs = np.abs(distributions.positions[:, None] - distributions.positions)

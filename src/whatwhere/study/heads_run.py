@@ -43,7 +43,7 @@ PATTERNS = ("previous", "next", "self", "local", "special", "broad", "retrieval"
 class HeadsTask:
     """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
 
-    model_source: folder or Hub name of the model. analyses: their names. ablation_windows: see `run_heads`.
+    model_source: folder of the model, or `reference`. analyses: their names. ablation_windows: see `run_heads`.
     """
 
     model_source: str
@@ -124,7 +124,7 @@ def run_heads(
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
-            absolute = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
+            absolute = folder.absolute() if folder.exists() else folder  # a name on the Hub stays
             settings = {"corpus": corpus, "field": field, "windows": windows, "length": length}
             config = HeadsConfig.parse({"model": str(absolute), **settings, "ablate": ablation_windows})
             clear_leftovers_and_bind(config, run, CONFIG)

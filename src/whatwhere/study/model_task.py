@@ -45,8 +45,11 @@ class ModelTask:
     all_analyses: bool
 
 
-def can_probe(windows: Windows) -> bool:
-    """Return whether enough held-out windows have the full length for probes; a study without them has no probes."""
+def has_enough_windows(windows: Windows) -> bool:
+    """Return whether enough held-out windows have the full length for the analyses that read windows.
+
+    A study of fewer has neither probes nor heads, attention, ablations and controls.
+    """
     held_out = windows["held_out"]
     return int((held_out.lengths() == held_out.length).sum()) >= FEWEST_WINDOWS
 
@@ -82,7 +85,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     first_checkpoint = folder / "checkpoints" / "step-0"
     device = default_device()
     untrained = open_model(first_checkpoint, "masked").model.to(device) if first_checkpoint.is_dir() else None
-    held_out = windows["held_out"] if can_probe(windows) else None
+    held_out = windows["held_out"] if has_enough_windows(windows) else None
     analysis_input = AnalysisInput(
         context,
         open_model(folder, "masked").model.to(device),

@@ -22,14 +22,14 @@ from .training_plan import ModelOfSeed, models_of
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation, `whatwhere heads`
+PAGE_FACTS = "study.json"  # facts of any page: of a study, an evaluation, `whatwhere heads`
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
         "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the "
-        "loss of dstg and ap. There a verdict is an illustration: test a claim on another corpus or seed. docs/log.md "
-        "lists the attempts."
+        "loss of dstg and ap. On these texts with seed 0 a verdict is an illustration: test a claim on others. "
+        "docs/log.md lists the attempts."
     ]
 }
 

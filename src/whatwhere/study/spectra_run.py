@@ -26,7 +26,7 @@ COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
 @dataclass(frozen=True)
 class TableMeasurements:
-    """Measured position tables, their records in the same order, and the models that have no position table."""
+    """Measured tables of positions, or of words, their records in the same order, and the models without a table."""
 
     tables: list[SourceTable]
     records: list[list[Record]]
@@ -47,7 +47,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False, study: st
 
     Args:
         words: Measure word tables, too, by shares of components and N50 alone.
-        study: Name of the study in the records.
+        study: Name of this run in the records.
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.

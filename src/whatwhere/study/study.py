@@ -34,7 +34,7 @@ from ..training.pretrain import segments_message
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
 from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
-from .model_task import ModelTask, can_probe, train_and_measure
+from .model_task import ModelTask, has_enough_windows, train_and_measure
 from .results import PAGE_FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_plan import (
@@ -248,7 +248,7 @@ def _turn_minutes_into_steps(study: Study) -> None:
     cluster_workers = None if study.cluster is None else study.cluster.admit_workers()
     budget = budget_of_minutes(config, seconds, study.log.seconds(), cluster_workers)
     outcome = {"steps": budget.steps, "seconds_per_step": seconds}
-    study.run.mark_done(BUDGET_STEP, outcome=outcome)  # of the minutes of the settings, which cannot change
+    study.run.mark_done(BUDGET_STEP, outcome=outcome)  # without inputs: a study does not resume with other minutes
     times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
     study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
     training = config.pretraining(config.models[0])
@@ -260,7 +260,7 @@ def _turn_minutes_into_steps(study: Study) -> None:
 
 
 def _time_steps(study: Study) -> dict[str, float]:
-    """Return the seconds of a step of each model where it will train, with the threads of the first training."""
+    """Return the seconds of a step of each model, timed on this machine or a worker, wherever the models will train."""
     trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
@@ -367,7 +367,7 @@ def records_without_model(study: Study) -> list[Record]:
     config = study.config
     name = study.run.name
     records = corpus_size_records(study.windows, name)
-    if can_probe(study.windows):
+    if has_enough_windows(study.windows):
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.all_analyses:
@@ -412,12 +412,12 @@ def _log_windows(windows: Windows, log: StudyLog) -> None:
     sizes = ("documents", "characters", "tokens", "windows")
     counts = {key: sum(windows.facts[key].values()) for key in sizes}
     log.log_event("windows", **counts, rows=describe_pieces(windows))
-    if not can_probe(windows):
+    if not has_enough_windows(windows):
         words = (
-            f"no probes: fewer than {FEWEST_WINDOWS} held-out windows are full; more text, held_out or join=run-on "
-            "would give them"
+            f"no probes, and no other analysis that reads windows: fewer than {FEWEST_WINDOWS} held-out windows are "
+            "full; more text, held_out or join=run-on would give them"
         )
-        log.log_event("no probes", words)
+        log.log_event("too few windows", words)
 
 
 def _log_passes(study: Study, steps: int) -> None:

@@ -69,7 +69,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         None,
         ge=1,
         description="Models trained and looked into at once, which share the cores; 1: one after the other.",
-        json_schema_extra={"default": "one a core, or one if trainings are short"},
+        json_schema_extra={"default": "one a core; one where trainings are short or run on a GPU"},
     )
     training: dict[str, Any] = Field({}, description="PretrainConfig keys for every model.")
     probe_windows: int = Field(
@@ -157,8 +157,8 @@ class HeadsConfig(StrictConfig):
         description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew of the text in "
         "--corpus, else of python-docs, never of the run's text. A --corpus of windows must have this length.",
         json_schema_extra={
-            "default": "as the model's own windows; without any, as its training had (not ours: all that it reads), at "
-            "most 512"
+            "default": "as the model's own windows; without any, the length that it was trained on (not ours: the "
+            "most it reads), at most 512"
         },
     )
     ablate: int = Field(
@@ -197,7 +197,7 @@ class GeometryKeys(SchemeKeys):
     )
     phrases: bool = Field(
         False,
-        description="Documents inside longer ones share their group (phrases of a sentence); "
+        description="Count a document inside a longer one (a phrase of a sentence) to its group of documents; "
         "keeps all texts in memory.",
     )
     document: str = Field("auto", description=CorpusKeys.model_fields["document"].description)
@@ -224,7 +224,7 @@ class GeometryKeys(SchemeKeys):
         500, ge=1, description="Tokens that a position needs to be kept."
     )  # geometry.MIN_SUPPORT, whose import would load scipy
     groups: int = Field(32, ge=2, description="Groups of documents that are left out in turn for intervals.")
-    splits: int = Field(10, ge=1, description="Random halves for the corrected distances.")
+    splits: int = Field(10, ge=1, description="Random splits into two halves, for the corrected distances.")
     intervals: bool = Field(
         True, description="95 % intervals, a pass for each group of documents, which take most of the time."
     )

@@ -64,7 +64,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         return self.model_copy(update=gathered)
 
     def given_keys(self) -> set[str]:
-        """Return the keys that the user set to something other than the default."""
+        """Return the keys that the user gave, but for those that equal a default of the recipe and the size."""
         first = self.preset(self.models[0])
         defaults = self._defaults(self.recipe, self.size) | {"recipe": recipe_of(first)}
         return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
@@ -79,7 +79,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
             )
         for name, variant in self.variants.items():
             if name in PRESETS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
-                raise ValueError(f"variants: a name is of letters, digits and . _ + - and no preset; got {name!r}.")
+                raise ValueError(f"variants: a name has letters, digits and . _ + - and is no preset's; got {name!r}.")
             if not isinstance(variant, dict) or str(variant.get("preset")) not in PRESETS:
                 raise ValueError(f"variants.{name} must say its preset, for example {{preset: dstg}}; got {variant!r}.")
         if unknown := sorted(set(self.widths) - set(self.models)):

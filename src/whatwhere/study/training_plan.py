@@ -9,9 +9,8 @@ from ..run.jobs import parallel_jobs, threads_of_jobs
 from ..run.processes import count_cores
 from .study_settings import StudyConfig
 
-# Shares of the time: for the report, and for probes where all_analyses=False; at most for all analyses.
-RESERVE_SHARE = 0.06
-MOST_SHARE_FOR_ANALYSES = 0.35
+RESERVE_SHARE = 0.06  # of the time, for the report, and for the probes where all_analyses=False
+MOST_SHARE_FOR_ANALYSES = 0.35  # of the time, for all analyses
 RESERVE_SECONDS = 12.0  # beside RESERVE_SHARE
 # How many times longer a step takes with its part of validation and checkpoints, and while other cores train too.
 OVERHEAD = 1.2
@@ -95,9 +94,9 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads with which steps are timed: as many as the first of long trainings has.
+    """Return the threads with which steps are timed: the first model's if trainings are long.
 
-    The number of steps is not known yet: short trainings run one by one. None where long ones do, too: all threads.
+    Their length is not known yet, and short trainings run one by one. None: all threads of the process.
     """
     return threads_of_models(config, models_at_once(config, None))[0]
 

@@ -68,7 +68,7 @@ class _TensorFiles:
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
         """Read this process's rows of a tensor whose parts in all files, joined by rows, have the shape of `like`.
 
-        A tensor of another shape is whole in every file: read it from the first one.
+        A tensor of another shape is read whole from the first file.
         """
         parts = [file.get_slice(name) for file in self.files] if like.ndim else []
         shapes = [part.get_shape() for part in parts]

@@ -56,21 +56,23 @@ class CorpusConfig(CorpusKeys):
         return bool(tokenizer_hash(tokenizer) == settings["tokenizer_sha256"])
 
 
-def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True, cluster: Cluster | None = None) -> Windows:
-    """Make the tokenizer and the windows of a corpus in `out`, or what an earlier call has left unfinished.
+def prepare_windows(
+    config: CorpusConfig, folder: Path, progress: bool = True, cluster: Cluster | None = None
+) -> Windows:
+    """Make the tokenizer and the windows of a corpus in `folder`, or what an earlier call has left unfinished.
 
     cluster: workers that tokenise; None: processes of this machine.
 
     Raises:
-        ValueError: no such text or tokenizer, or other windows in `out`.
+        ValueError: no such text or tokenizer, or other windows in `folder`.
     """
-    source, tokenizer = _open_text(config, out, progress)
-    return build_windows(source, tokenizer, out, **_window_options(config), progress=progress, cluster=cluster)
+    source, tokenizer = _open_text(config, folder, progress)
+    return build_windows(source, tokenizer, folder, **_window_options(config), progress=progress, cluster=cluster)
 
 
-def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source, PreTrainedTokenizerFast]:
+def _open_text(config: CorpusConfig, folder: Path, progress: bool) -> tuple[Source, PreTrainedTokenizerFast]:
     source = open_source(config.corpus, field=config.field, document=config.document)
-    if (saved := saved_tokenizer(out, _tokenizer_request(config))) is not None:
+    if (saved := saved_tokenizer(folder, _tokenizer_request(config))) is not None:
         return source, saved
     if progress and config.tokenizer is None:
         entries = f"at most {config.vocab_size:,} entries"

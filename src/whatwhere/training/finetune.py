@@ -2,7 +2,7 @@
 
 Pretraining has the same loop, schedules, checkpoints and exact resume. Here are the data, the model and the
 defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights,
-positions at eight steps).
+position tables saved at eight steps).
 """
 
 import math
@@ -110,7 +110,7 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
         return filled
 
     def given_keys(self) -> set[str]:
-        """Return the keys that the user set to something other than the default."""
+        """Return the keys that the user gave, but for those that equal a default which `_fill` writes."""
         defaults = DEFAULTS | {"epochs": EPOCHS}
         with suppress(ValueError):  # the encoder that the training started from is gone
             defaults["learning_rate"] = default_rate(self.start, self.from_scratch)

@@ -1,9 +1,10 @@
 """Optimizers: AdamW and Muon, their groups of parameters, and the learning rate's schedule.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) makes momentum orthogonal by Newton-Schulz
-iterations; the scale of Liu et al. 2025 (Muon is Scalable, eq. 4) is beside its own. Where a parameter holds several
-matrices in one product (Q, K and V; gate and up), each is made orthogonal alone, and matrices of one shape in one call:
-torch.optim.Muon takes parameters whole and one by one. For whole matrices both give the same (test_muon.py).
+iterations; the scale of an update is its own or the one of Liu et al. 2025 (Muon is Scalable, eq. 4). Where a parameter
+holds several matrices in one product (Q, K and V; gate and up), each is made orthogonal alone, and matrices of one
+shape in one call: torch.optim.Muon takes parameters whole and one by one. For whole matrices both give the same
+(test_muon.py).
 """
 
 import math
@@ -31,7 +32,7 @@ GROUP_OF_PART = {
     "untied": "biases",
     "pair_terms": "biases",
 }
-LAYERS = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # in no group `biases`, even inside a part of biases
+STANDARD_MODULES = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # in no group `biases`, even inside a part of biases
 CONSTANT_SHARE = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
@@ -139,7 +140,7 @@ def learning_rate_factor(index: int, config: LoopConfig, steps: int) -> float:
     return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * course
 
 
-def expected_table_drift(config: LoopConfig, steps: int) -> float:
+def expected_table_walk(config: LoopConfig, steps: int) -> float:
     """Return the expected root mean square of AdamW's random walk of the position table over a whole training.
 
     AdamW divides a gradient by its own size, so an entry whose gradient is noise, however small, takes steps of about
@@ -172,7 +173,7 @@ def _group_of(name: str, parameter: Tensor, module: nn.Module) -> str:
         return "table"
     if "_embeddings" in name:
         return "embeddings"
-    if part_group and not isinstance(module, LAYERS):
+    if part_group and not isinstance(module, STANDARD_MODULES):
         return part_group
     if parameter.ndim < 2:
         return "vectors"

@@ -19,7 +19,7 @@ from .corpus_settings import check_enough_windows, prepare_windows
 from .distance_entropy import penalize_entropy
 from .environment import process_group_state
 from .loop import Trainer
-from .optimizers import expected_table_drift
+from .optimizers import expected_table_walk
 from .pretrain_settings import PretrainConfig, make_batches, make_curriculum
 from .training_folder import (
     accept_training,
@@ -77,7 +77,7 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows_folder: Path,
 
 
 def _has_saved_step(run: RunFolder) -> bool:
-    """Return whether a run has settings and a checkpoint after step 0, or its finished model."""
+    """Return whether a run has settings, and either a checkpoint after step 0 or its finished model."""
     return SETTINGS_FILE in run.listed_files() and has_trained_steps(run)
 
 
@@ -179,8 +179,8 @@ def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> fl
         return None
 
 
-def saved_table_drift(folder: str | Path) -> float | None:
-    """Return `expected_table_drift` by the settings in the folder of a pretraining.
+def saved_table_walk(folder: str | Path) -> float | None:
+    """Return `expected_table_walk` by the settings in the folder of a pretraining.
 
     Returns:
         None for a folder without settings of a pretraining, or settings without a number of steps.
@@ -193,4 +193,4 @@ def saved_table_drift(folder: str | Path) -> float | None:
         return None
     values = {key: value for key, value in LoopConfig.merge_values(settings).items() if key in LoopConfig.model_fields}
     config = LoopConfig.parse(values, path=settings)
-    return None if config.steps is None else expected_table_drift(config, config.steps)
+    return None if config.steps is None else expected_table_walk(config, config.steps)

@@ -55,7 +55,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, ConfigWithScheme):
         return self
 
     def given_keys(self) -> set[str]:
-        """Return the keys that have another value than the recipe's.
+        """Return the keys that the user gave, but for those that equal a value of the recipe.
 
         `_fill` writes the recipe's values into the keys that the user left out, so that pydantic counts them as given.
         """

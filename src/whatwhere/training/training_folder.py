@@ -92,7 +92,7 @@ def _check_tokenizer_of_windows(config: ConfigWithScheme, run: RunFolder, name: 
 
 
 def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
-    """Remove the files of a training without a saved step, but not its settings, its scheme and its corpus."""
+    """Remove the files of a training without a saved step, but not its settings, its corpus and a scheme in use."""
     out = run.path
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
     # The listed files are of a training whose weights are gone. corpus/ is a run of its own: its files are not listed.
