@@ -152,7 +152,7 @@ def test_a_signal_ends_the_command_and_its_workers(number, when, tmp_path):
         command.kill()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert children and not alive
-    assert "stopped. The same command goes on" in command.printed() and "Traceback" not in command.printed()
+    assert "stopped. Give the same command again" in command.printed() and "Traceback" not in command.printed()
 
 
 def test_a_signal_waits_while_a_process_starts(monkeypatch):

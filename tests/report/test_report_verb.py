@@ -1,6 +1,8 @@
 """`whatwhere report`: the page of one run or of several studies, and its tables."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -56,3 +58,12 @@ def test_wrong_input_writes_nothing(build, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=message):
             raise result.exception
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_page_in_a_read_only_run_needs_another_place(build, tmp_path, monkeypatch):
+    """The error named no --out, and the tables were written before it; root may write everywhere, hence the patch."""
+    folder = build("one", models=("ap",))
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK or Path(path) != folder)
+    with pytest.raises(ValueError, match="may not write in .*one. Give another --out"):
+        raise run(folder, "--csv", tmp_path / "tables").exception
+    assert not (tmp_path / "tables").exists()

@@ -53,7 +53,7 @@ def test_a_stopped_training_resumes_to_equal_numbers(number, status, processes, 
     assert first.statuses() == [status] * processes, first.printed()
     said = " ".join(first.printed().split())
     assert "stopping after this step" in said and "Traceback" not in said
-    assert "stopped after step 6 of dstg seed 0, with a checkpoint. The same command goes on" in said
+    assert "stopped after step 6 of dstg seed 0, with a checkpoint. Give the same command again" in said
     assert steps_of(out) == [0, 6] and not (out / "model.safetensors").exists()
     fork_server.command(*pretraining(out, corpus_file), count=processes).finish()
     assert steps_of(out) == [0, 10, 24]  # what only the stop wanted is gone
@@ -100,7 +100,7 @@ def test_every_training_process_of_a_study_writes_a_checkpoint(number, status, t
         time.sleep(0.05)
     os.kill(run.processes[0].pid, number)
     assert run.statuses() == [status], run.printed()
-    assert stop.STOPPING in run.printed() and "stopped. The same command" in run.printed()
+    assert stop.STOPPING in run.printed() and "stopped. Give the same command" in run.printed()
     for folder in folders:
         first, last = steps_of(folder)
         assert first == 0 and last > 0 and checkpoints.open_checkpoint(folder / f"checkpoints/step-{last}").step == last

@@ -41,14 +41,16 @@ def report(
         csv: Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.
     """
     from ..report import comparison_page, open_runs, page_of, write_page, write_tables
+    from ..run.files import check_writable
     from ..run.folder import RunFolder
 
     if out is not None:
         check_page_file(out, "report.html")
     runs = [_run_folder(run) for run in runs]
+    place = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
+    check_writable(place.parent)
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
-    place = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
     if place.parent.resolve() in [run.resolve() for run in runs]:
         RunFolder.tidy(place.parent)
     path = write_page(place, page)
