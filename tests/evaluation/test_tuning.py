@@ -69,6 +69,19 @@ def test_tuning_stops_when_nothing_is_gained(tokenizer):
     assert found.steps == [5, 10, 15]  # the first is a gain on nothing
 
 
+def test_the_bar_moves_between_evaluations(tokenizer):
+    """It stood still up to the first evaluation, which of SQuAD takes minutes to come."""
+    model = open_model("reference", "labels", classes=2).model
+    setting = replace(QUICK.settings[0], batch_size=4)
+    recipe = replace(QUICK, epochs=1, scores=(1, 500))
+    moves = []
+    found = tune(
+        *(model, rows(tokenizer, 80, 0), rows(tokenizer, 20, 1), setting, recipe, lambda *_: 0.5),
+        progress=lambda done, total, part, note: moves.append((done, total, note)),
+    )
+    assert found.steps == [20] and moves == [(10, 20, ""), (20, 20, "0.500")]
+
+
 def test_each_half_has_a_patience_of_its_own(tokenizer):
     model = open_model("reference", "labels", classes=2).model
     asked = iter(range(1000))

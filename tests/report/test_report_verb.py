@@ -60,7 +60,7 @@ def test_wrong_input_writes_nothing(build, tmp_path, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_page_in_a_read_only_run_needs_another_place(build, tmp_path, monkeypatch):
+def test_a_page_of_a_read_only_run_needs_out(build, tmp_path, monkeypatch):
     """The error named no --out, and the tables were written before it; root may write everywhere, hence the patch."""
     folder = build("one", models=("ap",))
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK or Path(path) != folder)

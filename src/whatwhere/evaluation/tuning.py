@@ -17,6 +17,7 @@ from ..training.training_keys import LoopConfig
 from .agreement import Score
 
 WIDTH = 768  # of the models that the papers' learning rates are for
+STEPS_BETWEEN_NEWS = 10  # steps between two moves of the bar
 Predict = Callable[[Trainer, Any, int], np.ndarray]  # (trainer, rows, batch size) -> a prediction each row
 
 
@@ -142,10 +143,13 @@ def tune(
     best = [-np.inf] * 3
     predicted = [np.empty(0)] * 3
     waited = [0] * 3
+    note = ""  # score of the last evaluation
     began = time.perf_counter()
     for step in range(steps):
         trainer.take_step(step, trainer.make_micro_batches(data.micro_batch, step))
         if (step + 1) % every and step + 1 < steps:
+            if (step + 1) % STEPS_BETWEEN_NEWS == 0:
+                progress(step + 1, steps, "fine-tuning", note)
             continue
         predictions_now = predict(trainer, dev, config.batch_size)
         scores_now = [score(predictions_now[rows], dev.labels[rows]) for rows in parts]
@@ -160,7 +164,8 @@ def tune(
                 predicted[i] = predictions_now
         if not waited[2]:
             further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
-        progress(step + 1, steps, "fine-tuning", f"{scores_now[2]:.3f}")
+        note = f"{scores_now[2]:.3f}"
+        progress(step + 1, steps, "fine-tuning", note)
         if min(waited) >= recipe.patience:
             break
     scores = np.array([scores_now for _, scores_now in course])
