@@ -401,7 +401,9 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     out = tmp_path / "heads"
     done = whatwhere("heads", str(trained), "--windows", "10", "--out", str(out))
     assert done.stdout.startswith(wanted), (done.stdout, done.stderr)
-    found = re.match(r".* is ([\d.]+) nats, such a guess has ([\d.]+)\. What follows is how it began", done.stdout)
+    found = re.match(
+        r".* is ([\d.]+) nats, a guess by these frequencies has ([\d.]+)\. What follows is how it began", done.stdout
+    )
     assert float(found[1]) > float(found[2]) - 0.1
     # It named the model without its path, and forgot every option.
     command = read_object(out / PAGE_FACTS)["command"]

@@ -18,7 +18,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run.files import page_bytes
+from ..run.files import unpacked_parquet_bytes
 from ..run.folder import RunFolder
 from .characters import PACKED, blocks, characters, check_size, ending_of, joined_lines, lines_of, whole_lines
 from .paths import check_text
@@ -448,7 +448,7 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
             names = [name for column in file.schema_arrow for name in _leaves(column)]
             if field not in names and field not in file.schema_arrow.names:
                 raise _no_field(path, field, f"Fields there: {some_names(names)}")
-            check_size(path, page_bytes(file.metadata), size)
+            check_size(path, unpacked_parquet_bytes(file.metadata), size)
             unpacked = 0  # also of a text that is there once, and named by many rows
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=[field]):
                 column = batch.schema.names[0]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run.errors import command_line
-from ..run.files import new_file, page_bytes, unpacking_problem
+from ..run.files import new_file, unpacked_parquet_bytes, unpacking_problem
 from ..run.formats import register_format
 from ..run.names import TRAINING_SETTINGS
 
@@ -93,7 +93,7 @@ def read_records(path: str | Path) -> list[Record]:
     try:
         metadata = pq.read_metadata(path)
         if why := unpacking_problem(
-            max(page_bytes(metadata), 8 * metadata.num_columns * metadata.num_rows), path.stat().st_size
+            max(unpacked_parquet_bytes(metadata), 8 * metadata.num_columns * metadata.num_rows), path.stat().st_size
         ):
             raise ValueError(f"it {why}")
         table = pq.read_table(path, page_checksum_verification=True)

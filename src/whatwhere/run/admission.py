@@ -60,7 +60,7 @@ class Admission:
         These have passed, and have a GPU where jobs ask for one. Their descriptions are as in `workers_of`.
 
         Args:
-            may_raise: True: raise an error where no worker has ever passed. False: only print the reasons.
+            may_raise: True: raise an error where workers were refused and none has ever passed. False: only print why.
 
         Raises:
             ValueError: workers were refused, and none has ever passed.
@@ -186,6 +186,6 @@ def _refusal_message(address: str, error: Exception) -> str:
 
 def workers_of(client: Any) -> dict[str, dict[str, Any]]:
     """Return the scheduler's description of each of its workers by address; `client` is a `distributed.Client`."""
-    # Not `scheduler_info`, whose list dask's own look every two seconds empties.
+    # Not `scheduler_info`: every two seconds Dask replaces its answer by one without workers.
     workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return {address: {"address": address, **worker} for address, worker in workers.items()}

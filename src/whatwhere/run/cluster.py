@@ -53,7 +53,7 @@ class Cluster:
         """Admit new workers, and return how many jobs can now run at the same time, at least 1.
 
         Raises:
-            ValueError: no worker passes the check.
+            ValueError: workers were refused, and none has ever passed.
         """
         return max(1, len(self.admission.admit_new_workers()))
 
@@ -68,7 +68,7 @@ class Cluster:
             make_context: Picklable function that returns the context manager inside which a worker does a job.
 
         Raises:
-            ValueError: no worker passes the check.
+            ValueError: workers were refused, and none has ever passed.
         """
         self.admission.admit_new_workers()
         on_one_thread = partial(one_thread_context, make_context)
@@ -85,7 +85,7 @@ class Cluster:
             raise
 
     def wait_until_idle(self) -> None:
-        """Wait for workers that still do a job in this folder, perhaps of a command that was killed."""
+        """Wait about `GRACE` seconds for workers that still do a job in this folder, perhaps of a killed command."""
 
         async def wait() -> None:
             await self.client.run(wait_for_job_end, str(self.folder), GRACE, on_error="ignore")

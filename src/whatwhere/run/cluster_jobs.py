@@ -108,7 +108,7 @@ class ClusterJobs:
         return True
 
     def _result(self, dask_future: Any) -> Any:
-        """Return the result of a job, or raise its error; that the scheduler lacks this package is one line."""
+        """Return the result of a job, or raise its error; a ValueError of one line if the scheduler lacks whatwhere."""
         try:
             with explain_lost_scheduler(self.client, self.address):
                 result = dask_future.result()

@@ -125,7 +125,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder; a kill leaves all of it or nothing."""
+    """Remove a folder; after a kill its path has all of it or nothing, and `sweep` removes the rest."""
     hidden = _temporary_path(path)
     shutil.rmtree(hidden, ignore_errors=True)
     os.replace(path, hidden)
@@ -160,7 +160,7 @@ def flush_names(folder: Path) -> None:
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return one line for an error of the system: the file, the problem, and what the user can do."""
+    """Return one line for an error of the system: the file and the problem; of common ones, what the user can do."""
     name = error.filename2 or error.filename
     if isinstance(name, bytes | str | os.PathLike):
         path = Path(os.fsdecode(name))
@@ -183,7 +183,7 @@ def describe_os_error(error: OSError) -> str:
 
 
 def read_json(path: str | Path, hint: str = "Delete it and run the command again.") -> Any:
-    """Return the value of a JSON file that `write_json` wrote.
+    """Return the value of a JSON file.
 
     Args:
         hint: Sentence that ends the error message: what the user can do.
@@ -199,7 +199,7 @@ def read_json(path: str | Path, hint: str = "Delete it and run the command again
 
 
 def read_object(path: str | Path, *keys: str, hint: str = "Delete it and run the command again.") -> dict[str, Any]:
-    """Return the object of a JSON file that `write_json` wrote, after checking that it has the keys.
+    """Return the object of a JSON file, after checking that it has the keys.
 
     Raises:
         ValueError: as `read_json`, or the value is no object, or lacks one of the keys.
@@ -322,7 +322,7 @@ def unpacking_problem(unpacked: int, packed: int) -> str:
     return f"unpacks to more than {_BOMB_RATIO:,} times its size: {unpacked:,} bytes from {packed:,}"
 
 
-def page_bytes(metadata: Any) -> int:
+def unpacked_parquet_bytes(metadata: Any) -> int:
     """Return the bytes of the unpacked pages of a parquet file, from its metadata.
 
     Metadata of columns are not read: pyarrow ends the process where they do not fit the type of the column.

@@ -60,9 +60,9 @@ class RunFolder:
         """Open a run for writing under its lock, and create it if it is missing.
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
-        A ValueError before `accept_input` or `mark_done` of this object (a job calls them of its own) means that the
-        input of a new run was refused. Its listed files are then removed, with the runs that this process made inside
-        it, unless `keep_inner_run` kept them.
+        A ValueError before `accept_input` or `mark_done` of this object (a job's own object does not count) means that
+        the input of a new run was refused. Its listed files are then removed, with the runs that this process made
+        inside it, unless `keep_inner_run` kept them.
 
         Args:
             kind: Kind of the run ("study", "pretrain", ...).
@@ -226,7 +226,7 @@ class RunFolder:
         return self._manifest.files.get(name) or cached_hash_of(self.path / name)
 
     def add_to_manifest(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Add files that a library wrote to the manifest, with their present hashes.
+        """Add files that `write` did not write to the manifest, with their present hashes.
 
         Args:
             hashes: Name -> SHA-256 of further files, where another process has computed them.
@@ -247,7 +247,7 @@ class RunFolder:
         last: name of the entry that moves last.
 
         Returns:
-            The names of the files in the manifest.
+            The names of the moved files that the manifest now lists.
         """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
         self._manifest.append({"files": hashes})
@@ -442,7 +442,9 @@ def _is_inside(name: str) -> bool:
 
 
 def _files_below(folder: Path, below: str = "") -> Iterator[str]:
-    """Yield the names of files below a folder that get a hash: none of a run inside, none that begins with a dot.
+    """Yield the names of files below a folder that get a hash.
+
+    Runs inside, names that begin with a dot, and `_FILES_WITHOUT_HASH` are left out.
 
     below: Start of the names, a folder inside that ends with a slash.
     """

@@ -60,7 +60,7 @@ def file_of(source: str, name: str) -> Path | None:
         Path of the file; None where the model has no such file, or the user forbids requests and the cache has none.
 
     Raises:
-        OSError: the Hub does not answer.
+        OSError: the Hub does not answer, or has no such repository for this user.
     """
     if Path(source).is_dir():
         path = Path(source) / name

@@ -22,7 +22,7 @@ from .processes import Processes, check_not_spawned, count_cores
 from .progress import Progress, ignore_progress, make_bars
 from .signals import STOPPING, Stopped
 
-TRAINING_SHARE = 0.8  # of the bar of a job: the part that its training fills
+TRAINING_SHARE = 0.8  # of a job's share of the bar of all jobs: the part that its training fills
 TRAINING_PARTS = ("training", "fine-tuning")  # names of parts (`Progress`) that count as the training of a job
 
 
@@ -106,7 +106,7 @@ def _results(
 
 @contextmanager
 def _explain_end(name: str, process_per_job: bool, progress: bool, threads: int) -> Iterator[None]:
-    """Print that finished work stays where a signal stops the block, in which processes of `threads` each do jobs.
+    """Print that finished work stays where a signal stops the block, whose processes run on `threads` threads each.
 
     Raises:
         OSError: a process was killed; the message has advice.

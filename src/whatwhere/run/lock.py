@@ -59,7 +59,7 @@ def _read_writer(folder: Path) -> str:
 
 
 def _acquire(file_lock: FileLock, path: Path) -> None:
-    """Make the folder of a lock and take the lock; a process that was refused may remove the folder in between."""
+    """Make the folder of a lock and take the lock; the process that held it may remove the empty folder in between."""
     for attempt in range(MOST_TRIES):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rich import progress as bars
 from rich.console import Console
 
-# Of a log file, where no bar can move and rich would cut a line of 80 columns in its middle.
+# Of a log file, where no bar can move, and which rich takes for 80 columns, too few for a line.
 SECONDS_BETWEEN_LINES = 60.0
 COLUMNS_OF_A_LOG = 160
 

@@ -57,7 +57,7 @@ class SettingMismatch(ValueError):
     """Error for a setting that differs from the saved one of a run.
 
     problem: Sentence with both values. hint: Sentence with the command that resumes the run; "" where there is none.
-    key, value: Saved setting, which resumes the run; where `hint` is "", the command line names its option.
+    key, value: Saved setting, which resumes the run; where `hint` is "", `cli.options` says how to give it.
     """
 
     def __init__(self, problem: str, hint: str, key: str, value: Any) -> None:
@@ -101,7 +101,7 @@ class StrictConfig(BaseModel):
     # Keys that may change when a run is resumed. Some, such as `at_once`, change the threads of what is still to train.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
-    # The verb must then read the saved settings (`cli/train.py`): `bind` would compare this command's defaults as well.
+    # With a template the verb must read the saved file (`cli/train.py`): `bind` would compare defaults as well.
     RESUME_ARGUMENTS: ClassVar[str] = ""
     # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
     KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
@@ -280,9 +280,9 @@ class StrictConfig(BaseModel):
 
         Args:
             name: Name of the YAML file.
-            keep_saved: True where something in the run was made with the saved settings: a checkpoint of a training, a
-                study with saved settings, a finished trial of an evaluation (`all`: a benchmark that was tried),
-                results of any other run.
+            keep_saved: True where something in the run was made with the saved settings: a study with saved settings, a
+                finished trial of an evaluation (`all`: a benchmark that was tried), results of any other run. Always
+                for a training, which saves its settings before.
             changeable: Further keys that may change.
             saved: What `load_to_resume` returned, where the caller has called it.
 

@@ -1,4 +1,4 @@
-"""Executor of jobs on shards of text: child processes or a cluster's workers, while this process reads the text."""
+"""Executor of jobs on shards of a text that this process reads: it and its children, or a cluster's workers."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -21,7 +21,7 @@ WORTH_PROCESSES = 20_000_000  # characters left for which processes are started:
 
 
 class ShardPool:
-    """Executor of jobs on the shards of a corpus: this process and its children.
+    """Executor of jobs on the shards of a corpus: this process and its children, or the workers of a cluster.
 
     The children start late and only for a large corpus. While they are busy, this process does a shard itself.
 

@@ -18,7 +18,7 @@ GRACE = 120.0  # seconds in which a process that is told to stop must have writt
 
 
 class Stopped(BaseException):
-    """Exception for work that a signal stopped; its text names the step of a training."""
+    """Exception for work that a signal stopped; a training's text names its step."""
 
 
 _stop_signal: int | None = None  # the first signal that came

@@ -295,7 +295,7 @@ def run_all(
 
 
 def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[Any], Any]], list[str]]:
-    """Return the benchmarks that have data, with settings for those tasks, and a sentence on each task without data."""
+    """Return the benchmarks that have data, each with settings for such tasks, and a sentence on each task without."""
     choices: list[tuple[Benchmark[Any], Any]] = []
     left_out: list[str] = []
     for benchmark in BENCHMARKS:

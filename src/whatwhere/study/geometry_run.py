@@ -1,6 +1,6 @@
 """Geometry of positions in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
 
-Counts are kept, so that a second run with other questions does not count the text again.
+Counts are kept, so that a second command in the folder, with other questions, does not count the text again.
 """
 
 import json
@@ -65,7 +65,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
 
     Raises:
         ValueError: a corpus, table or model that is refused, too little text, or a folder that holds something else or
-            the results of other corpora; nothing of an earlier run is lost.
+            the results of other corpora; results of an earlier command stay.
     """
     began = time.perf_counter()
     started = time.strftime("%Y-%m-%d %H:%M")
@@ -261,7 +261,7 @@ def _count_corpus(
             phrases=config.phrases,
             workers=config.workers,
             progress=advance,
-            keep=_shards_folder(run, name),  # shards that are counted when a run is stopped
+            keep=_shards_folder(run, name),  # of counts of finished shards, with which a stopped command goes on
             cluster=cluster,
         )
     counts.save(run.path / _counts_file(name))
@@ -297,8 +297,8 @@ def _reusable_counts(
         )
     if has_results and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
         raise ValueError(
-            f"{run.path} has counted {name} by another tokenizer than this command's, which is its first "
-            "model unless --tokenizer names one. Choose another --out."
+            f"{run.path} has counted {name} by another tokenizer than this command's (--tokenizer, else the first "
+            "--model's, else one made from the corpora). Choose another --out."
         )
     run.remove(file)
     return None
@@ -307,8 +307,8 @@ def _reusable_counts(
 def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
     """Write the corpus's MDS table, and return its entry in geometry.json.
 
-    Write no table, and return None, where positions are relative (`align`), position 0 has too few tokens or no
-    distance stands out of chance.
+    Where positions are relative (`align`), position 0 has too few tokens, or the table fits other documents no better
+    than a random one: remove a table of earlier results, and return None.
     """
     if config.align != "start" or geometry.distributions.positions[0] != 0 or not stands_out(geometry):
         if run.has(file):  # of earlier results
@@ -382,8 +382,8 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
 
     Of m positions out of n: `positions` and noise floors (m,); `support` (n,); `left_out` (n - m,); `lag` (lags,), and
     at each lag the root of the mean squared distance, with the sign of that mean; distances of pairs (m, m) float32,
-    and under names that end in `_half` the half-widths of their 95 % intervals; `eigenvalues` (k,); `coords` (m, at
-    most FIGURE_COLUMNS).
+    and under names that end in `_half` the half-widths of 95 % intervals (`corrected_squares_half`: of the squares of
+    `corrected`, with its sign); `eigenvalues` (k,); `coords` (m, at most FIGURE_COLUMNS).
     """
     distributions = geometry.distributions
     lags_of_pairs = np.abs(distributions.positions[:, None] - distributions.positions)

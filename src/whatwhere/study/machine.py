@@ -54,6 +54,8 @@ def machine_facts() -> dict[str, Any]:
 def backend_state(name: str) -> str:
     """Return "works" if a training step of a small `dstg` runs here with an attention backend, else the error.
 
+    Where the model runs but does not train, it is "works without training; in training: " and the error.
+
     The step uses the precision that trainings choose here: a compiler can refuse bfloat16 alone. Padding is masked.
     """
     device = default_device()

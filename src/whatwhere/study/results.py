@@ -22,7 +22,7 @@ from .training_plan import ModelOfSeed, models_of
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-PAGE_FACTS = "study.json"  # facts of any page: of a study, an evaluation, `whatwhere heads`
+PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation or `whatwhere heads`
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {

@@ -197,8 +197,8 @@ class GeometryKeys(SchemeKeys):
     )
     phrases: bool = Field(
         False,
-        description="Count a document inside a longer one (a phrase of a sentence) to its group of documents; "
-        "keeps all texts in memory.",
+        description="Put a document that stands inside a longer one (a phrase of a sentence) into the longer one's "
+        "group; keeps all texts in memory.",
     )
     document: str = Field("auto", description=CorpusKeys.model_fields["document"].description)
     tokenizer: str | None = Field(
@@ -255,8 +255,8 @@ class GeometryKeys(SchemeKeys):
     )
     models: list[str] = Field(
         [],
-        description="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and "
-        "H3; may be given again.",
+        description="Folder of a model, or `reference`: separation of its table at every checkpoint, and GEOM's "
+        "conditions H1 and H3; may be given again.",
         json_schema_extra={"option": "--model", "repeat": True},
     )
     seed: int = Field(0, description="Seed of random halves and the random table.")

@@ -121,9 +121,9 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
     def pretraining(self, model: str, seed: int = 0, steps: int = 1) -> PretrainConfig:
-        """Return the settings of one training: the variant's keys override `training`, which overrides the study's.
+        """Return the settings of one training: the study's keys, `training`, and the variant's keys, which override it.
 
-        The defaults serve callers that need neither seed nor steps.
+        `widths` overrides both. The defaults serve callers that need neither seed nor steps.
 
         Raises:
             ValueError: `training` or the variant sets a key of the study, or the training refuses a value.
@@ -203,7 +203,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         return self
 
     def sources(self) -> dict[str, Source]:
-        """Open the corpora, by name; a corpus whose name is taken gets a number, but never one that the user named."""
+        """Open the corpora, by name; one that the user did not name gets a number where its name is taken."""
         sources: dict[str, Source] = {}
         given_names = {name for name, _ in map(name_and_corpus, self.corpora)}
         for i, spec in enumerate(self.corpora):

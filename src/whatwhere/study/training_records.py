@@ -46,7 +46,7 @@ def unigram_record(windows: Windows, study: str) -> Record:
 
 
 def loss_records(folder: Path, context: RecordContext) -> list[Record]:
-    """Return the loss curves of a training, finished or not."""
+    """Return the curves of loss and accuracy of a training, finished or not."""
     records = []
     for line in step_lines(folder / LOG):
         at = context.at(line["step"])
@@ -62,7 +62,7 @@ def loss_records(folder: Path, context: RecordContext) -> list[Record]:
 
 
 def training_records(folder: Path, context: RecordContext) -> list[Record]:
-    """Return loss curves and costs of a finished training."""
+    """Return the curves of loss and accuracy, and the costs, of a finished training."""
     run = RunFolder.at(folder)
     run.check(LOG)
     summary = run.read(SUMMARY)
@@ -99,6 +99,7 @@ def undertrained_message(records: list[Record], model: str) -> str:
         return ""
     loss = unigram_loss - gains[0]
     return (
-        f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, such "
-        f"a guess has {unigram_loss:.2f}. What follows is how it began, not what its scheme does; train it longer."
+        f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, a "
+        f"guess by these frequencies has {unigram_loss:.2f}. What follows is how it began, not what its scheme does; "
+        "train it longer."
     )
