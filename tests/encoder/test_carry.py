@@ -191,7 +191,7 @@ def test_pickled_weights_are_refused_in_one_line(ask, tmp_path):
     (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(
-        ValueError, match=r"no model\.safetensors, and a pickle \(pytorch_model\.bin\) is never read"
+        ValueError, match=r"model\.safetensors alone: a pickle \(pytorch_model\.bin\) is never read"
     ) as caught:
         transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, **ask)
     assert "\n" not in str(caught.value)

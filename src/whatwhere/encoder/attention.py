@@ -81,9 +81,8 @@ class AttentionInputs:
     cls_kinds: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     table_rows: (b, n), the row of the position table that each token reads: its position, or with `bilevel` its place
         in its segment.
-    term_positions: (b, n), the position of each token, or with `bilevel` the number of its segment, which rises, as
-        terms read it; one row (1, n) where all examples are known to have the same, so that terms of positions are
-        computed once.
+    term_positions: (b, n), the position of each token, for pair terms; one row (1, n) where all examples are known to
+        have the same, so that terms of positions are computed once. Nothing reads it with `bilevel`.
     distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
         `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. It is
         always the distance with pair terms, beside which no configuration has a relative bias.
@@ -166,8 +165,8 @@ def attend_by_sdpa(
 ) -> Tensor:
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `attend_in_tiles` where it is faster.
 
-    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. The kernel has one product of queries and keys: where
-    it is used and keys ahead have another one, all scores (b, h, n, n) are computed.
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. The kernel takes one product of queries and keys:
+    where keys ahead have another one and tiles are not used, `attend_eagerly` makes all scores (b, h, n, n).
 
     q, k: (b, h, n, d). ahead: other queries and keys of this shape for keys ahead, and their mask. values, allowed,
     dropout: as of `attend_eagerly`; so is the result, (b, h, n, d_v).
@@ -289,14 +288,14 @@ def check_backend(name: str, device: torch.device, needs_gradient: bool, dropout
         )
 
 
-def _concatenate(factors: list[dict[str, Tensor]], b: int) -> Tensor:
+def _concatenate(factors: list[dict[str, Tensor]]) -> Tensor:
     """Concatenate the queries (or keys) of all products, summed in each product: (b, h, n, products · d_head).
 
-    (Σq)·(Σk) is the sum of a product's terms. A product of positions alone, (1, h, n, d_head), stands beside one of
-    words and is repeated for each of the `b` examples; a single product has all of them already.
+    (Σq)·(Σk) is the sum of a product's terms. Where positions (1, h, n, d_head) join words in a product, the sum has
+    all b examples.
     """
     sums = [functools.reduce(torch.add, named.values()) for named in factors]
-    return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
+    return torch.cat(sums, dim=-1) if len(sums) > 1 else sums[0]
 
 
 def attend_fused(
@@ -312,12 +311,11 @@ def attend_fused(
 
     values, allowed, dropout: as there. products, biases, scale: as in `term_scores`. backend: a key of `FUSED`.
     """
-    b = values.shape[0]
-    q = _concatenate([p.q for p in products], b)
-    k = _concatenate([p.k for p in products], b)
+    q = _concatenate([p.q for p in products])
+    k = _concatenate([p.k for p in products])
     ahead = None
     if (product_ahead := products[0].ahead) is not None:  # xPos: there is one product alone
-        ahead = _concatenate([product_ahead.q], b), _concatenate([product_ahead.k], b), product_ahead.is_ahead
+        ahead = _concatenate([product_ahead.q]), _concatenate([product_ahead.k]), product_ahead.is_ahead
     return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, ahead)
 
 

@@ -1,6 +1,6 @@
 """Terms of the attention scores that a small network computes: FIRE from two positions, DAPE from a score and a bias.
 
-Both are causal in their papers; here keys after the query have the same terms as those before it.
+Both are causal in their papers; here keys after the query have the same formula as keys before it.
 """
 
 import torch

@@ -175,8 +175,8 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance]
 
 
-# [kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds come from
-# `token_kinds` and, for RESET_INDICES, of `cls_kinds`. [0][0] is never read: two words keep the value of their
+# [kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds are
+# `token_kinds`, for RESET_INDICES `cls_kinds`. [0][0] is never read: two words keep the value of their
 # distance. The query is i (DSTG eq. 2; the text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
@@ -189,8 +189,8 @@ class RelativeTerm(nn.Module):
     `special` (DSTG eq. 1) depends on `relative_special`. "shared", (3, h): a value for pairs with both tokens in S, one
     for only the query in S, one for only the key in S. "each", (4, h): values for the query [CLS], the query [SEP], the
     key [CLS] and the key [SEP]; where both tokens are special, the key's value counts (the code of DSTG's authors).
-    `cls` (2, h): θ1 and θ2 of TUPE eq. 9 themselves, while `cls` of `UntiedPositions` holds rows of a table. It is None
-    where no token is reset, and where the absolute correlation has θ for both (TUPE eq. 11).
+    `cls` (2, h): θ1 and θ2 of TUPE eq. 9 themselves; None where no token is reset, and where the absolute correlation
+    has θ for both (TUPE eq. 11). (`cls` of `UntiedPositions` holds rows of a table.)
     """
 
     def __init__(self, config: EncoderConfig) -> None:

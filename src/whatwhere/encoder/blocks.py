@@ -46,8 +46,8 @@ class StreamNorm(nn.Module):
 class FeedForward(nn.Module):
     """Feed-forward layer: W_down(swish(W_gate x) · W_up x) in NeoBERT's block, W_down gelu(W_up x) in BERT's.
 
-    Each stream has its own W_down. W_gate and W_up read all streams with stream_feed_forward=shared (DSTG eq. 3), and
-    with "separate" each stream has its own (SPLIT).
+    Each stream has its own W_down. With stream_feed_forward=shared (DSTG eq. 3) W_gate and W_up read all streams, and
+    each W_down reads a share of what they give; with "separate" each stream has its own three (SPLIT).
     """
 
     def __init__(self, config: EncoderConfig) -> None:

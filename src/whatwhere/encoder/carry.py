@@ -1,8 +1,8 @@
 """A saved model carries this folder's files, so that transformers opens it where this package is not installed.
 
-transformers copies the file that `auto_map` in config.json names, and the files that it imports by lines `from .x
-import`, into a package of its own (`trust_remote_code=True`): `modeling_whatwhere.py`, which is this folder's
-`__init__.py` and a line for each scheme of your own in the model.
+`auto_map` in config.json names `modeling_whatwhere.py`: this folder's `__init__.py`, and a line for each scheme of your
+own in the model. transformers copies it, and the files that it imports by lines `from .x import`, into a package of its
+own (`trust_remote_code=True`).
 """
 
 import ast
@@ -64,7 +64,10 @@ def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
 def make_imports_relative(text: str) -> str:
     """Rewrite the lines of a scheme that import from `whatwhere.encoder` as relative imports; return its text.
 
+    They may name what `whatwhere` itself offers of it, such as `from whatwhere import preset`.
+
     Raises:
+        SyntaxError: the text is not Python.
         ValueError: the scheme imports anything else of whatwhere, or not on a line of its own.
     """
     lines = text.removesuffix("\n").split("\n")  # Python's lines: a form feed ends none, unlike in `splitlines`
@@ -92,7 +95,7 @@ def check_imports(text: str) -> None:
     """Refuse a scheme whose imports a saved model could not carry.
 
     Raises:
-        ValueError: as `make_imports_relative`.
+        SyntaxError, ValueError: as `make_imports_relative`.
     """
     make_imports_relative(text)
 
@@ -172,15 +175,15 @@ class CarriedModel(PreTrainedModel):
         """Open a saved model as transformers does, but never read a pickle.
 
         Raises:
-            ValueError: the folder has no safetensors file, or a head's weights under former names, which transformers
-                would not load but draw anew.
+            ValueError: the folder has no safetensors file, a pickle is asked for, or a head has weights of former
+                names, which transformers would not load but draw anew.
         """
         folder = Path(str(pretrained_model_name_or_path)) / kwargs.get("subfolder", "")
         pickled = kwargs.get("use_safetensors") is False or folder.suffix in (".bin", ".pt", ".pth", ".ckpt")
         if pickled or (folder.is_dir() and not any(folder.glob("*.safetensors"))):
             raise ValueError(
-                f"{folder} has no model.safetensors, and a pickle (pytorch_model.bin) is never read. "
-                "Save it with safetensors in the program that made it."
+                f"{folder} opens from model.safetensors alone: a pickle (pytorch_model.bin) is never read. Save it with "
+                "safetensors in the program that made it, and leave use_safetensors=False out."
             )
         if cls.former_prefixes and (key := _first_weight(folder, cls.former_prefixes)):
             raise ValueError(

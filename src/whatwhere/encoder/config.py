@@ -64,8 +64,9 @@ class EncoderConfig(PretrainedConfig):
         preset: name of the preset that the fields come from, for messages, tables and cards; no part reads it.
         vocab_size: entries of the vocabulary.
         num_hidden_layers, num_attention_heads: blocks, and heads of each.
-        max_position_embeddings: rows of the position table, and size of other parts that number positions (untied=free,
-            pair terms deberta and cope); where there is none, the length of text that the model is made for.
+        max_position_embeddings: rows of the position table, size of other parts that count positions (untied=free, pair
+            terms deberta and cope), a number in fire's formula; without any of them the length of text that the model
+            is made for.
 
     Widths and block:
         hidden_size: width of `last_hidden_state`, both streams together.
@@ -86,7 +87,7 @@ class EncoderConfig(PretrainedConfig):
         absolute: kind of table. It feeds the position stream, or without one is added to the words, unless `untied`.
         untied: "position" adds the term pU_Q·pU_K (TUPE eq. 7) to the scores, "crossed" all four products of words and
             positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
-        absolute_skips_special: pairs with a special token have no score of the position stream (DSTG eq. 2).
+        absolute_skips_special: pairs with [CLS] or [SEP] have no score of the position stream (DSTG eq. 2).
         reset: [CLS] has scores of its own (TUPE eq. 9): "sum" resets absolute and relative correlation together (the
             paper), "each" both separately (its published code).
         table_width: width of the table if a learned linear map brings it to the model's.
@@ -114,11 +115,11 @@ class EncoderConfig(PretrainedConfig):
     Terms of distance:
         relative: bias added to the scores.
         relative_shared: one bias for all layers.
-        relative_special: separate values, in every head, for pairs with a special token, which is found by its id.
+        relative_special: separate values, in every head, for pairs with [CLS] or [SEP], found by their ids.
             "shared": three, for both special, the query, the key (DSTG eq. 1). "each": four, [CLS] and [SEP] apart as
             query and as key, the key's where both are special (the code of DSTG's authors).
         relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`.
-        relative_max_distance: distance from which "t5", "clipped", "product" and "shaw" are constant.
+        relative_max_distance: distance from which "clipped", "product" and "shaw" are constant, and "t5" at the latest.
         alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.
         tisa_kernels: kernels of "tisa" in a head; None: 5, as in its paper.
         pair_terms: pair terms, which read words or both positions: "shaw", "deberta", "xl", "cope"
@@ -134,15 +135,15 @@ class EncoderConfig(PretrainedConfig):
             "yarn". max_position_embeddings is the new length.
 
     Two streams:
-        stream_qk: "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of both
-            (SPLIT).
+        stream_qk: "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies the sum of both queries with
+            the sum of both keys (SPLIT).
         stream_feed_forward: "shared" reads both (DSTG eq. 3), "separate" has one for each.
         stream_values: "per_head" cuts each stream's values over the heads, "consecutive" cuts both end to end, so that
             the first heads carry position (SPLIT).
 
     Initial weights:
         initializer: "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's authors, r = 0.02).
-            Factors of a low-rank table and vectors of distances are normal in any case.
+            It decides matrices, word embeddings and learned tables; other parts draw as their `initialize` says.
         initializer_range: r of matrices.
         embedding_initializer_range: r of word embeddings.
         position_initializer_range: r of the position table; None: as for word embeddings.
@@ -221,7 +222,8 @@ class EncoderConfig(PretrainedConfig):
         """Read a configuration from a dict, such as the config.json of a folder; arguments are as in transformers.
 
         Keys that are no fields are stored, saved again and not used, as in every configuration of transformers: tools
-        leave notes there (`quantization_config`). The class itself refuses such keys when a person gives them.
+        leave notes there (`quantization_config`). Names of other models' fields (`rope_scaling`) are left out. The
+        class itself refuses such keys when a person gives them.
         """
         known = _HF_KEYS | set(cls.__dataclass_fields__)
         fields = {key: value for key, value in config_dict.items() if key in known}
@@ -248,7 +250,7 @@ class EncoderConfig(PretrainedConfig):
             raise ValueError(misfit)
 
     def _divide_foreign_keys(self, foreign: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Divide the keys of a folder that are no fields into notes of other tools and read-only properties.
+        """Divide the keys of a config.json that are no fields into notes of other tools and read-only properties.
 
         A property with a setter (`rope_scaling`) names a field of other models, and is left out.
         """
@@ -381,7 +383,8 @@ class EncoderConfig(PretrainedConfig):
     def score_scale(self) -> float:
         """Factor of the products in the scores: 1/√(terms · d_head).
 
-        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), 3 for DeBERTa's pair terms, else 1.
+        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), else the `scale_terms` of the pair terms
+        (3 for DeBERTa's) or 1.
         """
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         if self.pair_terms != "none":

@@ -1,7 +1,7 @@
 """Additive attention biases that are a formula of the distance of two positions, with few learned numbers a head.
 
 ALiBi (Press et al. 2022), KERPLE (Chi et al. 2022), TISA (Wennberg and Henter 2021) and Sandwich (Chi et al. 2023).
-KERPLE and Sandwich are causal in their papers; here both directions have the same bias.
+ALiBi, KERPLE and Sandwich are causal in their papers; here both directions have the same bias.
 """
 
 import math
@@ -66,7 +66,7 @@ def alibi_slopes(heads: int) -> list[float]:
 
 @register_bias("alibi")
 class AlibiBias(DistanceBias):
-    """Fixed bias -m_h·|j - i| with slope m_h in head h, equal in both directions (Press et al. 2022, for encoders)."""
+    """Fixed bias -m_h·|j - i| with slope m_h in head h, equal in both directions (Press et al. 2022: causal)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

@@ -50,8 +50,8 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
 def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     """Count the tokens of each row from 0: positions (b, n), for a mask (b, n), 1 at tokens.
 
-    Padding after a text continues to count, so that its states do not depend on other texts of the batch, but
-    not beyond the last row of a position table. Padding before a text has position 0.
+    Padding after a text counts on with the row, but not beyond the last row of a position table: its own states are the
+    same whether distances come from the row or from positions. Padding before a text has position 0.
 
     limit: rows of the position table; None: no table, positions are not bounded.
     """
@@ -166,7 +166,7 @@ def pair_mask_of(mask: Tensor, b: int, n: int) -> Tensor:
     elsewhere.
 
     Raises:
-        ValueError: another shape, or numbers that neither allow nor hide.
+        ValueError: another shape; on a CPU also numbers that neither allow nor hide.
     """
     examples, heads, queries, keys = mask.shape
     if examples not in (1, b) or heads != 1 or queries not in (1, n) or keys != n:
@@ -249,7 +249,7 @@ def check_vectors(config: EncoderConfig, inputs_embeds: Tensor, input_ids: Tenso
 
 
 def check_inputs(config: EncoderConfig, input_ids: Tensor, **inputs: Tensor | None) -> None:
-    """Refuse ids that are not (b, n) or not in the vocabulary, and inputs of another shape.
+    """Refuse ids that are not (b, n) or, on a CPU, not in the vocabulary, and inputs of another shape.
 
     inputs: the other inputs of a row of tokens by name, (b, n) as the ids.
 

@@ -181,7 +181,7 @@ class Encoder(EncoderPreTrainedModel):
         """Return `position_ids` (b, n), or where none are given each token's place among the tokens of its row.
 
         Raises:
-            ValueError: a position is negative or outside the table; on an accelerator, the row is wider than the table.
+            ValueError: with a table, on a CPU a position below 0 or outside it, on an accelerator a row wider than it.
         """
         b, n = input_ids.shape
         limit = self.config.position_limit
@@ -193,8 +193,8 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = token_positions(attention_mask, limit)
         if limit is None or position_ids.is_floating_point():  # a formula has every real position
             return position_ids
-        # A check is not worth a wait for an accelerator's queue (a faster computation in `attention_inputs` is). There
-        # only the length is checked, and nothing where positions are given: they may be small in a long packed row.
+        # A check is not worth a wait for an accelerator's queue. There only the length is checked, and nothing where
+        # positions are given: they may be small in a long packed row.
         if has_values_on_cpu(position_ids) and position_ids.numel():
             check_positions(position_ids, limit)
         elif not are_given:
@@ -215,7 +215,7 @@ class Encoder(EncoderPreTrainedModel):
         in place of `attention_mask`.
 
         Raises:
-            ValueError: a position is negative or outside the table.
+            ValueError: as `_complete_positions`, or a registered bias or rotation has another shape.
         """
         config = self.config
         token_kinds, cls_kinds = self._token_and_cls_kinds(input_ids)
@@ -401,9 +401,9 @@ class Encoder(EncoderPreTrainedModel):
 
         Raises:
             ValueError: no input, or shapes that disagree; a head_mask; real `position_ids` where a scheme looks up
-                whole ones; vectors without the marks that the scheme reads; numbers in a mask of pairs that neither
-                allow nor hide; a backend that cannot train here; on a CPU also an id outside the vocabulary or a
-                position outside the table. On an accelerator only the length is compared with the table, where no
+                whole ones; vectors without the marks that the scheme reads; a backend that cannot train here;
+                on a CPU also an id outside the vocabulary, a position outside the table, or numbers in a mask of pairs
+                that neither allow nor hide. On an accelerator only the length is compared with the table, where no
                 position_ids are given.
         """
         if head_mask is not None:

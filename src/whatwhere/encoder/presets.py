@@ -35,7 +35,7 @@ SIZES: dict[str, dict[str, Any]] = {
 # "stream", because saved configurations without the key were trained with it.
 RESIDUALS = {"neobert": "normalized", "bert": "stream"}
 
-# `streams=2` stands for the widths of the size; `d_pos="head"` gives the position stream the width of a head (SPLIT).
+# `streams=2` adds a position stream, as wide as the size says; with `d_pos="head"` as wide as a head (SPLIT).
 register_preset("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 register_preset("ap", "nope", "DSTG section 3.3", absolute="learned")
 register_preset("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")

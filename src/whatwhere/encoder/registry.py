@@ -67,7 +67,7 @@ def register_table(name: str) -> Callable[[_Part], _Part]:
     `at(positions)`, real numbers (...) to vectors (..., width), lets `position_draws` be used with it.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, empty or "none".
     """
     return _decorator(name, TABLES, "table")
 
@@ -82,7 +82,7 @@ def register_bias(name: str) -> Callable[[_Part], _Part]:
     maps the distances, once for all layers, to integers of the same shape that `forward` gets instead.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, empty or "none".
     """
     return _decorator(name, BIASES, "bias")
 
@@ -95,7 +95,7 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
     Configurations take it as `rotation=name`. width: columns of a head that turn (`rotated_width`).
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, empty or "none".
     """
     return _decorator(name, ROTATIONS, "rotation")
 
@@ -106,16 +106,19 @@ def register_pair_terms(name: str) -> Callable[[_Part], _Part]:
     Configurations take it as `pair_terms=name`.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, empty or "none".
     """
     return _decorator(name, PAIR_TERMS, "class of pair terms")
 
 
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:
-    """Register a named configuration: the fields of `base` (an earlier preset, or None) and the given fields.
+    """Register a named configuration: the fields of `base` (an earlier preset, or None) and the given ones.
+
+    fields: of `EncoderConfig`, or `streams` and `d_pos` (`presets.py`).
 
     Raises:
-        ValueError: the name is taken, it is its own base, or the base is not registered (so no circle can arise).
+        ValueError: the name is taken, empty or "none", it is its own base, or the base is not registered (so no circle
+            can arise).
     """
     _check_name(name, PRESETS, "preset")
     if base == name:

@@ -116,8 +116,8 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
     path = Path(source)
     if not path.exists():
         raise ValueError(
-            f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; of "
-            f"table_start also a name: {', '.join(TABLE_STARTS)}."
+            f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; "
+            f"table_start also takes a name: {', '.join(TABLE_STARTS)}."
         )
     table = table_of_folder(path) if path.is_dir() else read_npy_table(path)
     if table.shape[1] != width:
@@ -308,8 +308,8 @@ class FourierTable(nn.Module):
 class FileTable(nn.Module):
     """Fixed table `mds`: the rescaled rows of any file, as of a corpus's multidimensional scaling (GEOM algorithm 1).
 
-    Row i is model position i; files written for a model have a zero row 0 for [CLS]. The rows become part of the
-    weights, so that a saved model does not need the file.
+    Row i is model position i; tables that `whatwhere geometry` writes have a zero row 0 for [CLS]. The rows become part
+    of the weights, so that a saved model does not need the file.
     """
 
     weight: Tensor

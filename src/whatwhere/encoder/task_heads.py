@@ -202,7 +202,7 @@ def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     hidden: (b, n, hidden_size). attention_mask: as of `Encoder.forward`.
 
     Raises:
-        ValueError: numbers in a mask of pairs that neither allow nor hide.
+        ValueError: on a CPU, numbers in a mask of pairs that neither allow nor hide.
     """
     if attention_mask is None:
         return hidden[:, 0]

@@ -133,7 +133,7 @@ class _TiledWeights:
             self.kinds = inputs.kinds
         self.kinds_of_examples = self.kinds.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
-        # Where special tokens stand alike in all examples, their values are written into the shared map.
+        # With a base by distance, where special tokens stand alike in all examples, their values are written into it.
         self.shares_special = self.by_distance and len(self.kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(SCORES_PER_TILE, n), b * h * n * n)

@@ -30,7 +30,7 @@ class Checkpointer:
     A checkpoint holds the model, the optimizers, the random generators of every process, and the state of the logger.
     Planned checkpoints stay. One that only a signal or `checkpoint_minutes` asked for is dropped when the next is
     written, so that the checkpoints of a finished run do not depend on its interruptions. The newest two keep the
-    states of the optimizers.
+    states of optimizers and generators.
     """
 
     def __init__(self, out: Path, setup: TrainingSetup, logger: Logger, label: str) -> None:

@@ -25,7 +25,8 @@ WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 KIND = "checkpoint"
 _MAKE_ROOM = "Earlier checkpoints are whole; make room, then run the same command again."
-OPTIMIZER = "optimizer.safetensors"  # for a sharded model optimizer-K-of-N.safetensors, one for each process
+# States of optimizers and random generators; of a sharded model optimizer-K-of-N.safetensors, one for each process.
+OPTIMIZER = "optimizer.safetensors"
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def log_spaced_steps(steps: int) -> set[int]:
 def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
     """Return this process's part of the optimizers' states.
 
-    It is a flat dict of tensors named `optimizer.parameter.entry`, each of its parameter's shape (of a sharded model,
-    the rows of this process) or a number.
+    It is a flat dict of tensors named OPTIMIZER.PARAMETER.ENTRY, the first two by number (`0.3.exp_avg`), each of its
+    parameter's shape (of a sharded model, the rows of this process) or a number.
     """
     return {
         f"{number}.{parameter}.{name}": local_rows(torch.as_tensor(value).detach()).cpu().contiguous()
@@ -150,7 +151,7 @@ def _shard_file(rank: int, shards: int) -> str:
 
 
 def _shards_folder(root: Path, step: int) -> Path:
-    return root / f".step-{step}-shards.0"  # a temporary name, which the next run sweeps away
+    return root / f".step-{step}-shards.0"  # a temporary name, which the next command here sweeps away
 
 
 def drop_checkpoints_after(root: Path, step: int) -> None:
@@ -168,7 +169,10 @@ def drop_unplanned(root: Path, is_planned: Callable[[int], bool]) -> None:
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
-    """Delete the optimizers' states of all but the newest `keep` checkpoints; weights stay for the analyses."""
+    """Delete the states of optimizers and random generators of all but the newest `keep` checkpoints.
+
+    Weights stay for the analyses.
+    """
     for folder in checkpoint_folders(root)[:-keep]:
         run = RunFolder.at(folder)
         # After a kill a file may have lost its entry in the manifest; a user may have deleted a listed file.

@@ -102,7 +102,7 @@ def penalize_entropy(model: EncoderForMaskedLM, weight: float) -> Iterator[None]
     """Add the penalty of all blocks, times `weight`, to the losses of training passes inside the `with` statement.
 
     Raises:
-        ValueError: accelerate compiles the model; a resumed training skips `check_entropy_weight`.
+        ValueError: accelerate compiles the model (a resumed training has not called `check_entropy_weight`).
     """
     if not weight:
         yield

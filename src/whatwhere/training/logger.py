@@ -65,7 +65,7 @@ class Logger:
             )
 
     def open(self) -> None:
-        """Write the file anew with the lines of the history, and start the trackers."""
+        """Write the file anew with the lines of the history, start the trackers, and start the clock anew."""
         accelerator = self.setup.accelerator
         if accelerator.is_main_process:
             write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.history))
@@ -111,8 +111,8 @@ class Logger:
     def log_steps(self, step: int, gradient_norm: float) -> dict[str, Any]:
         """Write the line of the steps since the last line, and return it.
 
-        loss: mean of the steps, in nats. gradient_norm: norm in `step` before clipping. learning_rate: rate in `step`
-        before the scales of single parameters. tokens_per_second: since the last line, without pauses. waiting: share
+        loss: mean of the steps, in nats. gradient_norm: norm in `step` before clipping. learning_rate: rate in `step`,
+        before the keys `*_learning_rate_scale`. tokens_per_second: since the last line, without pauses. waiting: share
         of the time without a batch. peak_memory_bytes: of this process, or of its device.
         """
         config = self.setup.config

@@ -152,7 +152,8 @@ class Trainer(TrainingSetup):
         """Take one optimizer step; return the mean loss over the batch's labels and the gradient's norm.
 
         Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans,
-        sentences), so that neither accumulation nor the number of processes changes the gradient.
+        sentences), so that neither accumulation nor the number of processes changes the gradient of a mean over
+        them. (Sentences have their negatives in a micro-batch, and the entropy penalty is no such mean.)
 
         Args:
             index: number of the step, from 0; the learning rate depends on it.
@@ -200,7 +201,7 @@ class Trainer(TrainingSetup):
         return float(accelerator.reduce(loss_sum, reduction="sum") / total)
 
     def _gradient_sync(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return a context in which the processes sum their gradients if the micro-batch is the batch's last."""
+        """Return a context in which the processes average their gradients if the micro-batch is the batch's last."""
         if self.is_sharded:
             cast(FSDPModule, self.step_module).set_requires_gradient_sync(is_last)
         if is_last or self.is_sharded:

@@ -95,7 +95,8 @@ def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> No
     """Remove the files of a training without a saved step, but not its settings, its corpus and a scheme in use."""
     out = run.path
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
-    # The listed files are of a training whose weights are gone. corpus/ is a run of its own: its files are not listed.
+    # The listed files are of a training that saved no step, or whose weights are gone; files of corpus/, a run of
+    # its own, are not among them.
     leftovers += [file for file in run.listed_files() if file not in (name, SCHEME)]
     if config.scheme is None:
         leftovers.append(SCHEME)
@@ -152,7 +153,7 @@ def finish_training(
         for key in ("is_local", "local_files_only"):
             tokenizer_settings.pop(key, None)
         longest = max_tokens(model.config)
-        if longest is not None:  # rows of the table beyond the training's length have learned nothing
+        if longest is not None:  # a table may have more rows; no text of the training was longer
             tokenizer_settings["model_max_length"] = min(longest, settings["length"])
         write_text(tokenizer_config, json.dumps(tokenizer_settings, indent=2))
         write_text(temporary / "README.md", card(model.config, settings, summary))
