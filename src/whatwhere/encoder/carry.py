@@ -182,8 +182,8 @@ class CarriedModel(PreTrainedModel):
         pickled = kwargs.get("use_safetensors") is False or folder.suffix in (".bin", ".pt", ".pth", ".ckpt")
         if pickled or (folder.is_dir() and not any(folder.glob("*.safetensors"))):
             raise ValueError(
-                f"{folder} opens from model.safetensors alone: a pickle (pytorch_model.bin) is never read. Save it with "
-                "safetensors in the program that made it, and leave use_safetensors=False out."
+                f"{folder} opens from model.safetensors alone: a pickle (pytorch_model.bin) is never read. Save it "
+                "with safetensors in the program that made it, and leave use_safetensors=False out."
             )
         if cls.former_prefixes and (key := _first_weight(folder, cls.former_prefixes)):
             raise ValueError(
