@@ -116,8 +116,8 @@ class EncoderConfig(PretrainedConfig):
         relative: bias added to the scores.
         relative_shared: one bias for all layers.
         relative_special: separate values, in every head, for pairs with [CLS] or [SEP], found by their ids.
-            "shared": three, for both special, the query, the key (DSTG eq. 1). "each": four, [CLS] and [SEP] apart as
-            query and as key, the key's where both are special (the code of DSTG's authors).
+            "shared" by [CLS] and [SEP]: three, for both special, the query, the key (DSTG eq. 1). "each": four, for
+            [CLS] and for [SEP], as query and as key, the key's where both are special (the code of DSTG's authors).
         relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`.
         relative_max_distance: distance from which "clipped", "product" and "shaw" are constant, and "t5" at the latest.
         alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.

@@ -2,7 +2,8 @@
 
 The scheduler gives each job to a worker at once. It moves the job to a worker that becomes free, or to another one if
 the worker dies; work with checkpoints then resumes there. A worker does one job at a time, on one thread, so that a
-model is the same to the last bit wherever it is trained.
+model is the same to the last bit on every worker with processors of one kind. Without a cluster a model may have more
+threads, and other last bits.
 """
 
 import logging

@@ -98,10 +98,12 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    # Keys that may change when a run is resumed. Some, such as `at_once`, change the threads of what is still to train.
+    # Keys that may change when a run is resumed, though some change last bits from there on: `at_once` the threads of
+    # what is still to train, `sharding` the order of its sums.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
-    # Template of the arguments that suffice to resume a run, such as `--out {out}`; "" where all settings are needed.
-    # With a template the verb must read the saved file (`cli/train.py`): `bind` would compare defaults as well.
+    # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
+    # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`
+    # of `cli/train.py` does: other verbs hand their defaults to `bind`, which would refuse them.
     RESUME_ARGUMENTS: ClassVar[str] = ""
     # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
     KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
@@ -269,10 +271,11 @@ class StrictConfig(BaseModel):
     ) -> Self:
         """Return the settings with which a command goes on in a run: the saved ones with `keep_saved`, else these.
 
-        With `keep_saved`, these may differ from the saved ones in `CHANGEABLE_KEYS`, in `changeable`, in a path with
-        equal content (`has_same_content`, `plain_path`), and by what `join_earlier` adds; any other difference is
-        refused. Without, these are saved only if the run has no file of settings: an older file stays until the
-        command accepts its input (`save_and_accept`), or goes before (`study.results.clear_leftovers_and_bind`).
+        With `keep_saved` nothing is written, and all keys are compared: any difference is refused but in
+        `CHANGEABLE_KEYS` and `changeable`, whose new values are returned, in a path with equal content
+        (`has_same_content`, `plain_path`), and by what `join_earlier` adds. Without, these are written only if the run
+        has no file of settings: an older file stays, and is wrong, until the command accepts its input
+        (`save_and_accept`), or goes before (`study.results.clear_leftovers_and_bind`).
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text

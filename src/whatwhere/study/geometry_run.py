@@ -45,7 +45,7 @@ from .machine import machine_facts
 from .results import command_of, save_results
 from .study_settings import GeometryConfig
 
-CONFIG = "geometry.yaml"
+SETTINGS_FILE = "geometry.yaml"
 FACTS = "geometry.json"
 KIND = "geometry"
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
@@ -80,18 +80,18 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         has_results = run.finished_step(RESULTS_STEP) is not None
-        config = config.bind(run, CONFIG, keep_saved=has_results)
+        config = config.bind(run, SETTINGS_FILE, keep_saved=has_results)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
         if not has_results:  # a finished run keeps its settings until the new results are computed
-            config.save_and_accept(run, CONFIG)
+            config.save_and_accept(run, SETTINGS_FILE)
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         measured = _measure_all(counted, plan, progress)
         first_corpus = next(iter(measured.values()))
         with show_progress("models", progress) as advance:
             records_of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
-        config.save_in(run, CONFIG)
+        config.save_in(run, SETTINGS_FILE)
         corpora = [_save_corpus(run, config, name, *results, encodings) for name, results in measured.items()]
         records = [
             record
@@ -101,6 +101,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
         records += records_of_models
         models = [
+            # Sentences; "summary" of a study's page is the training's dict.
             {"name": name, "seed": seed, "folder": model, "summary": model_summary(records, name, seed)}
             for model, folder in model_folders.items()
             for name, seed in [name_and_seed(folder)]
@@ -110,7 +111,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "protocol": config.protocol,
             "corpora": corpora,
             "models": models,
-            "command": command_of("geometry", "--config", str(run.path / CONFIG), scheme=config.scheme),
+            "command": command_of("geometry", "--config", str(run.path / SETTINGS_FILE), scheme=config.scheme),
             "started": started,
             "seconds": round(time.perf_counter() - began, 1),
             "machine": machine_facts(),

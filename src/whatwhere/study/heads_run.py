@@ -33,7 +33,7 @@ from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
 KIND = "heads"
-CONFIG = "heads.yaml"
+SETTINGS_FILE = "heads.yaml"
 SHARE_PREFIX = "kl.share."
 ATTENTION_PREFIX = "attention."
 PATTERNS = ("previous", "next", "self", "local", "special", "broad", "retrieval")
@@ -127,7 +127,7 @@ def run_heads(
             absolute = folder.absolute() if folder.exists() else folder  # a name on the Hub stays
             settings = {"corpus": corpus, "field": field, "windows": windows, "length": length}
             config = HeadsConfig.parse({"model": str(absolute), **settings, "ablate": ablation_windows})
-            clear_leftovers_and_bind(config, run, CONFIG)
+            clear_leftovers_and_bind(config, run, SETTINGS_FILE)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, text_name = stack.enter_context(opened)
         held_out = window_sets["held_out"]

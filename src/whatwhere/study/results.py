@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..analysis.course import convergence_records
 from ..claims import evaluate as judge_claims
@@ -20,6 +20,7 @@ from .machine import machine_facts, versions
 from .study_settings import StudyConfig
 from .training_plan import ModelOfSeed, models_of
 
+C = TypeVar("C", bound=StrictConfig)
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
 PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation or `whatwhere heads`
@@ -34,11 +35,14 @@ NOTES = {
 }
 
 
-def clear_leftovers_and_bind(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+def clear_leftovers_and_bind(config: C, run: RunFolder, settings_file: str) -> C:
     """Remove the files of a run without results and save the settings; with results, compare the settings.
 
     For commands that measure everything anew each time and write all results at the end (`heads`, `spectra`): when
     stopped, they leave files of other settings.
+
+    Returns:
+        As `StrictConfig.bind`. A command whose settings have changeable keys or a scheme must go on with these.
 
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.
@@ -46,7 +50,7 @@ def clear_leftovers_and_bind(config: StrictConfig, run: RunFolder, settings_file
     has_results = run.finished_step(RESULTS_STEP) is not None
     if not has_results and (leftovers := run.listed_files()):
         run.remove(*leftovers)
-    config.bind(run, settings_file, keep_saved=has_results)
+    return config.bind(run, settings_file, keep_saved=has_results)
 
 
 def save_results(

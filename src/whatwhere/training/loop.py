@@ -76,7 +76,7 @@ class Trainer(TrainingSetup):
         logger.open()
 
         # Before the first step
-        if resumed_step is None:
+        if resumed_step is None:  # or only step 0 was saved: `resume_or_clear_training` has removed it
             with logger.leave_out_of_speed():
                 checkpointer.save(0)
         if validator and steps_done == 0 and not logger.history:

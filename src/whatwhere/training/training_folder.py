@@ -45,10 +45,10 @@ def has_trained_steps(run: RunFolder) -> bool:
 
 
 def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that a training goes on with; clear a training without a saved step and begin it anew.
+    """Return the settings that a training goes on with; clear one without a checkpoint after step 0, to begin anew.
 
     All processes call this. Clearing removes the log, checkpoints, batches that were not finite, and listed files but
-    the scheme that `config` names; the corpus stays. A training with a saved step keeps its settings and its scheme.
+    the scheme that `config` names; the corpus stays. Any other training keeps its settings and its scheme.
 
     Args:
         name: name of the YAML file. changeable: keys that may differ, besides the class's `CHANGEABLE_KEYS`.
@@ -92,7 +92,7 @@ def _check_tokenizer_of_windows(config: ConfigWithScheme, run: RunFolder, name: 
 
 
 def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> None:
-    """Remove the files of a training without a saved step, but not its settings, its corpus and a scheme in use."""
+    """Remove the files of a training, its checkpoint of step 0 too, but not settings, corpus and a scheme in use."""
     out = run.path
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
     # The listed files are of a training that saved no step, or whose weights are gone; files of corpus/, a run of
