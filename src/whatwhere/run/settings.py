@@ -271,11 +271,13 @@ class StrictConfig(BaseModel):
     ) -> Self:
         """Return the settings with which a command goes on in a run: the saved ones with `keep_saved`, else these.
 
-        With `keep_saved` nothing is written, and all keys are compared: any difference is refused but in
-        `CHANGEABLE_KEYS` and `changeable`, whose new values are returned, in a path with equal content
-        (`has_same_content`, `plain_path`), and by what `join_earlier` adds. Without, these are written only if the run
-        has no file of settings: an older file stays, and is wrong, until the command accepts its input
-        (`save_and_accept`), or goes before (`study.results.clear_leftovers_and_bind`).
+        With `keep_saved` nothing is written. Each key of these settings, after `join_earlier`, is compared with the
+        saved one, and another value is refused, unless the key is in `CHANGEABLE_KEYS` or `changeable` (then the new
+        value is returned), or both are paths with equal content (`has_same_content`, `plain_path`).
+
+        Without it these settings are written if the run has no file of settings. A file that an earlier command left
+        stays until this one accepts its input (`save_and_accept`), unless the caller has removed it
+        (`study.results.clear_leftovers_and_bind`).
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
@@ -320,7 +322,10 @@ class StrictConfig(BaseModel):
         return self
 
     def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with values that earlier commands gave the run, such as models, before the new ones."""
+        """Return these settings with the entries that a list or mapping of the run has already before the new ones.
+
+        `bind` compares the result with the saved settings: a key that grows must be in `CHANGEABLE_KEYS`, too.
+        """
         return self
 
     def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:

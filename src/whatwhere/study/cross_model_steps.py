@@ -14,7 +14,7 @@ from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from .explorer_files import INDEX, MOST_SHOWN, choose_texts, save_attention
-from .model_task import has_enough_windows
+from .model_task import has_windows_for_analyses
 from .study_settings import StudyConfig
 from .training_plan import ModelOfSeed
 
@@ -33,7 +33,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
 
     There are no records without `dstg`, without another model, or with too few held-out windows.
     """
-    if TARGET_MODEL not in config.models or len(config.models) < 2 or not has_enough_windows(windows):
+    if TARGET_MODEL not in config.models or len(config.models) < 2 or not has_windows_for_analyses(windows):
         return []
     step = f"compared models of seed {seed}"
     file = f"between-seed-{seed}.parquet"

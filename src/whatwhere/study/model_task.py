@@ -45,7 +45,7 @@ class ModelTask:
     all_analyses: bool
 
 
-def has_enough_windows(windows: Windows) -> bool:
+def has_windows_for_analyses(windows: Windows) -> bool:
     """Return whether enough held-out windows have the full length for the analyses that read windows.
 
     A study of fewer has neither probes nor heads, attention, ablations and controls.
@@ -85,7 +85,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     first_checkpoint = folder / "checkpoints" / "step-0"
     device = default_device()
     untrained = open_model(first_checkpoint, "masked").model.to(device) if first_checkpoint.is_dir() else None
-    held_out = windows["held_out"] if has_enough_windows(windows) else None
+    held_out = windows["held_out"] if has_windows_for_analyses(windows) else None
     analysis_input = AnalysisInput(
         context,
         open_model(folder, "masked").model.to(device),

@@ -34,7 +34,7 @@ from ..training.pretrain import segments_message
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
 from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
-from .model_task import ModelTask, has_enough_windows, train_and_measure
+from .model_task import ModelTask, has_windows_for_analyses, train_and_measure
 from .results import PAGE_FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_plan import (
@@ -367,7 +367,7 @@ def records_without_model(study: Study) -> list[Record]:
     config = study.config
     name = study.run.name
     records = corpus_size_records(study.windows, name)
-    if has_enough_windows(study.windows):
+    if has_windows_for_analyses(study.windows):
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.all_analyses:
@@ -412,7 +412,7 @@ def _log_windows(windows: Windows, log: StudyLog) -> None:
     sizes = ("documents", "characters", "tokens", "windows")
     counts = {key: sum(windows.facts[key].values()) for key in sizes}
     log.log_event("windows", **counts, rows=describe_pieces(windows))
-    if not has_enough_windows(windows):
+    if not has_windows_for_analyses(windows):
         words = (
             f"no probes, and no other analysis that reads windows: fewer than {FEWEST_WINDOWS} held-out windows are "
             "full; more text, held_out or join=run-on would give them"

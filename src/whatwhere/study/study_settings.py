@@ -55,7 +55,10 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         return values
 
     def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with the saved models, variants and widths before their own."""
+        """Return these settings with the saved models, variants and widths before their own.
+
+        A command that lacks a model of the study has been refused before (`study._check_saved_models`).
+        """
         gathered = {
             "models": [*saved.models, *(name for name in self.models if name not in saved.models)],
             "variants": {**saved.variants, **self.variants},

@@ -94,9 +94,9 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads with which steps are timed: the first model's if trainings are long.
+    """Return the threads with which steps are timed: the first model's, as if trainings were long.
 
-    Their length is not known yet, and short trainings run one by one. None: all threads of the process.
+    How long they are is not known yet (short ones run one by one). None: all threads of the process.
     """
     return threads_of_models(config, models_at_once(config, None))[0]
 

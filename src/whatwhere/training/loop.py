@@ -76,9 +76,11 @@ class Trainer(TrainingSetup):
         logger.open()
 
         # Before the first step
-        if resumed_step is None:  # or only step 0 was saved: `resume_or_clear_training` has removed it
+        if resumed_step is None:
             with logger.leave_out_of_speed():
                 checkpointer.save(0)
+        # A history without steps: `fit` was called for a folder with a checkpoint of step 0. `pretrain` and `finetune`
+        # never do, they remove it (`resume_or_clear_training`).
         if validator and steps_done == 0 and not logger.history:
             with logger.leave_out_of_speed():
                 logger.log(0, validator.validate())
