@@ -34,10 +34,10 @@ def parallel_jobs() -> int:
 
 
 def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
-    """Return the threads of each job, where `at_once` jobs run at the same time on as many cores.
+    """Return the threads of each job, where `at_once` jobs run at the same time and share `at_once` threads.
 
-    Each job has one thread, except the last ones, fewer than `at_once`, which share the cores. Where jobs run one by
-    one, each has None: all threads of the process.
+    Each job has one thread, except the last ones, fewer than `at_once`, which share all of them. Where jobs run one by
+    one, each has None: all threads of the process. A caller with more threads multiplies.
     """
     if at_once < 2:
         return [None] * job_count

@@ -286,8 +286,8 @@ class StrictConfig(BaseModel):
         Args:
             name: Name of the YAML file.
             keep_saved: True where something in the run was made with the saved settings: a study with saved settings, a
-                finished trial of an evaluation (`all`: a benchmark that was tried), results of any other run. Always
-                for a training, which saves its settings before.
+                finished trial of an evaluation (`all`: a benchmark that was tried), results of any other run. A
+                training always gives True: without a saved step it has just written these settings itself.
             changeable: Further keys that may change.
             saved: What `load_to_resume` returned, where the caller has called it.
 

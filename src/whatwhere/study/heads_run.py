@@ -1,4 +1,4 @@
-"""`whatwhere heads`: all analyses of one model on one text, with records, arrays and a page."""
+"""`whatwhere heads`: the analyses that read windows, of one model on one text, with records, arrays and a page."""
 
 import json
 from collections import Counter, defaultdict

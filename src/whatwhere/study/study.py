@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..analysis.hidden import ceiling_records
 from ..analysis.passes import FEWEST_WINDOWS
 from ..corpus import Windows, open_source
@@ -124,7 +122,6 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
         ValueError: `out` holds something else or a study with other settings, any part refuses its input, or no
             scheduler answers.
     """
-    torch.manual_seed(0)  # for draws without a seed, so that two commands agree
     out = Path(out)
     if STUDY_SETTINGS not in RunFolder.at(out).listed_files():
         _check_new(config)  # before the command waits for a worker

@@ -46,10 +46,10 @@ class Trainer(TrainingSetup):
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        The training resumes from the newest whole checkpoint that still has optimizer states; without any checkpoint
-        after step 0 it begins. On a CPU of the same kind, with as many processes and threads, losses and weights of a
-        resumed run equal the uninterrupted run's. All processes have the same weights, or shards of them, after every
-        step.
+        The training resumes from the newest whole checkpoint that still has optimizer states; without any it begins.
+        (`pretrain` and `finetune` remove one of step 0 before, see `resume_or_clear_training`.) On a CPU of the same
+        kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted run's. All
+        processes have the same weights, or shards of them, after every step.
 
         Args:
             make_micro_batch: function that returns this process's rows of a micro-batch.
@@ -79,8 +79,7 @@ class Trainer(TrainingSetup):
         if resumed_step is None:
             with logger.leave_out_of_speed():
                 checkpointer.save(0)
-        # A history without steps: `fit` was called for a folder with a checkpoint of step 0. `pretrain` and `finetune`
-        # never do, they remove it (`resume_or_clear_training`).
+        # A new training is validated. A loaded checkpoint of step 0 may bring this validation along, in the history.
         if validator and steps_done == 0 and not logger.history:
             with logger.leave_out_of_speed():
                 logger.log(0, validator.validate())
