@@ -21,6 +21,7 @@ from whatwhere.cli.measure import _probe_text
 from whatwhere.encoder import EncoderForMaskedLM
 from whatwhere.records.record import Record, write_records
 from whatwhere.run.files import read_object
+from whatwhere.run.folder import RunFolder
 from whatwhere.study.heads_run import PAGE_FACTS, HeadsConfig, _options_of
 from whatwhere.study.results import command_of
 
@@ -383,6 +384,20 @@ def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     assert below.endswith("; paper: 0.44")
     lacking = sum(int(line.split()[0]) for line in lines if line.startswith("  ") and line.split()[0].isdigit())
     assert lacking == sum(claim["value"] is None for claim in ledger)
+
+
+def test_claims_of_an_unfinished_study_say_so(tmp_path):
+    """A study extended to three seeds and stopped gave verdicts on one seed without a word."""
+    with RunFolder.open(tmp_path, "study") as run:
+        run.write("study.yaml", {"models": ["dstg"], "seeds": 3})
+        write_records(tmp_path / "records.parquet", [Record("s", "dstg", "accuracy", 0.5, seed=0)])
+        run.mark_done("results", inputs={"models": ["dstg/0"]})
+    done = whatwhere("claims", str(tmp_path))
+    said = "The study is not finished (0 of 3 models are trained): the verdicts are about models that were measured"
+    assert done.returncode == 0 and done.stdout.startswith(said), done.stderr
+    with RunFolder.open(tmp_path, "study") as run:
+        run.write("study.yaml", {"models": ["dstg"], "seeds": 1})
+    assert "not finished" not in whatwhere("claims", str(tmp_path)).stdout
 
 
 def test_missing_metrics_are_named_in_words(tmp_path):

@@ -58,3 +58,9 @@ def test_verify_looks_at_most_twice(tmp_path, monkeypatch):
     problems = RunFolder.problems
     monkeypatch.setattr(RunFolder, "problems", lambda run: looks.append(run) or problems(run))
     assert len(verify(tmp_path)[1]) == 5 and len(looks) == 2
+
+
+def test_the_reference_model_can_be_verified():
+    """The word was taken for a folder here, which there is not."""
+    done = whatwhere("verify", "reference")
+    assert done.returncode == 0 and "have a hash and are as they were written" in done.stdout, done.stderr

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..models.preset_table import check_preset, kept_rows, rows_as_text
-from ..run.reference import REFERENCE, model_source
+from ..run.reference import REFERENCE, model_source, reference
 from ..run.text_tables import table_lines
 from ..training.training_keys import PretrainKeys, SchemeKeys
 from .options import Json, Setting, check_page_file, configured, emit, report_line, verb
@@ -79,7 +79,22 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
     verdicts = evaluate(table, FACTS if arithmetic else CLAIMS)
     verdicts = [{**row, "reference": reference.claims.get(row["id"])} for row in verdicts]
     notes = ["", "reference study", *(f"  {note}" for note in reference.notes)] if reference.notes else []
-    emit(verdicts, as_json, "\n".join([_ledger(verdicts), *notes]))
+    emit(verdicts, as_json, "\n".join([*_unfinished(run), _ledger(verdicts), *notes]))
+
+
+def _unfinished(run: Path) -> list[str]:
+    """Return a line and a blank one where the folder is a study with fewer finished models than its settings name."""
+    from ..run.folder import RunFolder
+    from ..run.names import STUDY_SETTINGS
+    from ..run.status import run_status
+
+    if not RunFolder.at(run).has(STUDY_SETTINGS):
+        return []
+    study = run_status(run)[0]
+    if study["state"] == "finished":
+        return []
+    count = f"{study['finished']:,} of {study['models']:,} models are trained"
+    return [f"The study is not finished ({count}): the verdicts are about models that were measured before.", ""]
 
 
 def _ledger(verdicts: list[dict[str, Any]]) -> str:
@@ -286,6 +301,8 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
     from ..run.verify import files_without_hash, update_hash
     from ..run.verify import verify as compare
 
+    if str(folder) == REFERENCE and not folder.is_dir():
+        folder = Path(reference())
     for name in accept or ():
         update_hash(folder, name)
     count, problems = compare(folder)
@@ -293,12 +310,14 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
         print("\n".join(problems))
     if not count and not problems:
         raise ValueError(f"No file below {folder} has a hash. Give the folder of a finished run or model.")
-    same = "" if problems else " and are as they were written"
+    is_same = "is as it was" if count == 1 else "are as they were"
+    same = "" if problems else f" and {is_same} written"
     unchecked = files_without_hash(folder)
     more = ", ..." if len(unchecked) > 5 else ""
     without = f"; {len(unchecked):,} without one ({', '.join(unchecked[:5])}{more}) not compared" if unchecked else ""
     facts = {"files": count, "problems": problems, "without_hash": unchecked}
-    counted = f"{count:,} files below {folder} have a hash{same}{without}."
+    have = "file below {} has" if count == 1 else "files below {} have"
+    counted = f"{count:,} {have.format(folder)} a hash{same}{without}."
     emit(facts, as_json, counted)
     if problems:
         which = "one file is" if len(problems) == 1 else f"{len(problems):,} files are"

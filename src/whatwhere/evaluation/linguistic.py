@@ -51,7 +51,7 @@ class LinguisticConfig(LinguisticKeys, EvaluationConfig):
             if not names:
                 raise ValueError(
                     f"{self.data} holds no task: none of blimp/*.jsonl, ud-ewt/*-ud-train.conllu, wikipedia-en/. Bring "
-                    "one of them and give the folder"
+                    "one of them, and give the folder that holds it by --data."
                 )
             self.tasks = names
         return self

@@ -89,7 +89,9 @@ def read_records(path: str | Path) -> list[Record]:
         if (path.parent / "study.yaml").is_file():
             status = command_line("status", path.parent)
             raise ValueError(f"No records at {path} yet. See how far the study is: {status}")
-        raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
+        raise ValueError(
+            f"No records at {path}. Give the folder of a study, or of heads, geometry, spectra or an evaluation."
+        )
     try:
         metadata = pq.read_metadata(path)
         if why := unpacking_problem(
