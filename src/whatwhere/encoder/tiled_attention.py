@@ -136,6 +136,9 @@ class _TiledWeights:
         # With a base by distance, where special tokens stand alike in all examples, their values are written into it.
         self.shares_special = self.by_distance and len(self.kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
+        # Buffers of one tile. `scores` holds the scores, then the weights, until the next tile; `ahead_scores` the
+        # products of keys ahead, until they are in `scores`; `low_precision` the last product or the last result of
+        # `to_low_precision`, until the next call of either; `mask_buffer` and `bits` what dropout draws.
         size = min(max(SCORES_PER_TILE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
         self.ahead_scores = torch.empty(size if inputs.ahead_q is not None else 0, dtype=self.dtype)
@@ -391,6 +394,7 @@ class _Gradients:
         # Queries that may look nowhere: their weights are uniform for any scores.
         blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
         self.blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
+        # Of one tile: weights after dropout until `d_v` has them, then the gradient of the weights, then of the scores.
         self.scratch = torch.empty_like(work.scores)
         by_distance = self.d_base is not None and work.by_distance
         self.skewed = work.scores.new_empty(2 * work.scores.numel()) if by_distance else None

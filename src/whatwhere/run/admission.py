@@ -37,7 +37,7 @@ class Admission:
     Args:
         client: `distributed.Client` of the scheduler.
         address: Address of the scheduler, for messages.
-        folder: Folder that the workers share with this machine; this process has locked it while they are checked.
+        folder: Folder that the workers share with this machine; the command has locked it when they are checked.
     """
 
     def __init__(self, client: Any, address: str, folder: Path) -> None:

@@ -36,7 +36,8 @@ class Cluster:
 
     Args:
         client: `distributed.Client` of the scheduler.
-        folder: Folder that the workers share with this machine; this process has locked it while they work.
+        folder: Folder that the workers share with this machine; the command opens it (`RunFolder.open`) before they
+            work.
     """
 
     def __init__(self, client: Any, address: str, folder: Path) -> None:
@@ -105,13 +106,15 @@ class Cluster:
 def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
     """Connect to a scheduler, print the address of its dashboard, and yield the cluster once it has a worker.
 
+    Connect before the run in `folder` is opened: a lock of this process would be refused as well.
+
     Args:
         address: Address such as tcp://10.0.0.1:8786, or the path of a scheduler file; None yields None.
         folder: Folder of the command's results, which every worker must have under the same path.
 
     Raises:
         ValueError: nothing answers there, or `distributed` is not installed.
-        InUse: another process writes to the folder.
+        InUse: a process writes to the folder.
     """
     if address is None:
         yield None

@@ -274,7 +274,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def check(self, *names: str) -> None:
-        """Compare files with their hashes in the manifest; a file without one passes.
+        """Compare files with their hashes in the manifest; a name without one passes, even where there is no such file.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.

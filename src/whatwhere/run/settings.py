@@ -287,7 +287,7 @@ class StrictConfig(BaseModel):
             name: Name of the YAML file.
             keep_saved: True where something in the run was made with the saved settings: a study with saved settings, a
                 finished trial of an evaluation (`all`: a benchmark that was tried), results of any other run. A
-                training always gives True: without a saved step it has just written these settings itself.
+                training always gives True: where it begins anew, it has just written these settings itself.
             changeable: Further keys that may change.
             saved: What `load_to_resume` returned, where the caller has called it.
 

@@ -47,7 +47,7 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
     """Run every analysis whose inputs are there; analyses with a reader share one pass of the windows."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
-    # An analysis that can also measure alone uses its reader only where the model has named terms.
+    # An analysis with a reader and `measure` uses the reader where the model has named terms, and else measures alone.
     readers = {
         a: measured.attempt(a, partial(a.reader, analysis_input.model))
         for a in possible
@@ -61,7 +61,7 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
         result: Any = None
         if analysis in readers:
             result = readers[analysis].records(analysis_input.context), readers[analysis].arrays()
-        elif analysis.measure is not None:
+        elif analysis.measure is not None and analysis.name not in measured.left_out:
             result = measured.attempt(analysis, partial(analysis.measure, analysis_input))
         records, arrays = result if isinstance(result, tuple) else (result or [], {})
         measured.records_by_analysis[analysis.name] = records

@@ -47,7 +47,7 @@ class Trainer(TrainingSetup):
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
         The training resumes from the newest whole checkpoint that still has optimizer states; without any it begins.
-        (`pretrain` and `finetune` remove one of step 0 before, see `resume_or_clear_training`.) On a CPU of the same
+        (Of step 0 alone `pretrain` and `finetune` begin anew, see `resume_or_clear_training`.) On a CPU of the same
         kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted run's. All
         processes have the same weights, or shards of them, after every step.
 
@@ -79,7 +79,7 @@ class Trainer(TrainingSetup):
         if resumed_step is None:
             with logger.leave_out_of_speed():
                 checkpointer.save(0)
-        # A new training is validated. A loaded checkpoint of step 0 may bring this validation along, in the history.
+        # A new training is validated. A checkpoint of step 0, loaded where later ones are damaged, has a history.
         if validator and steps_done == 0 and not logger.history:
             with logger.leave_out_of_speed():
                 logger.log(0, validator.validate())

@@ -60,8 +60,8 @@ def pretrain(
             that is not finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
-    # A run with a saved step keeps its saved settings, which an earlier command has checked.
-    if not _has_saved_step(RunFolder.at(out)):
+    # A run that can be resumed keeps its saved settings, which an earlier command has checked.
+    if not _is_resumable(RunFolder.at(out)):
         config.check()
     with open_training(out, KIND) as run:
         config = _resolve_budget(config, run, is_silent=not progress)
@@ -76,7 +76,7 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows_folder: Path,
     return pretrain(config, out, windows=Windows(windows_folder), progress=progress)
 
 
-def _has_saved_step(run: RunFolder) -> bool:
+def _is_resumable(run: RunFolder) -> bool:
     """Return whether a run has settings, and either a checkpoint after step 0 or its finished model."""
     return SETTINGS_FILE in run.listed_files() and has_trained_steps(run)
 
@@ -84,10 +84,10 @@ def _has_saved_step(run: RunFolder) -> bool:
 def _resolve_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
     """Return the settings with a budget of tokens turned into steps.
 
-    A run with a saved step keeps the number of steps in its settings, whatever the minutes; stderr says so.
+    A run that can be resumed keeps the number of steps in its settings, whatever the minutes; stderr says so.
     """
     config = config.in_steps()
-    if config.minutes is None or not _has_saved_step(run):
+    if config.minutes is None or not _is_resumable(run):
         return config
     steps = config.load_to_resume(run, SETTINGS_FILE).steps
     if not is_silent and finished_summary(run) is None:
