@@ -218,7 +218,7 @@ def heads(
             scheme=scheme,
             out=out,
             cluster=cluster,
-            model_source=model,
+            model_argument=model,
         )
     written = f"\n{report_line(result['report'])}" if result["report"] else ""
     emit(result, as_json, heads_text(result) + written)

@@ -87,7 +87,7 @@ class Cluster:
             raise
 
     def wait_until_idle(self) -> None:
-        """Wait about `GRACE` seconds for workers that still do a job in this folder, perhaps of a killed command."""
+        """Wait until no worker does a job in this folder (of a killed command), about `GRACE` seconds at most."""
 
         async def wait() -> None:
             await self.client.run(wait_for_job_end, str(self.folder), GRACE, on_error="ignore")

@@ -2,7 +2,7 @@
 
 Two trainings side by side, of one thread each, end sooner than the same two one after the other, of two threads each:
 an encoder of some million parameters has too little to do in each operation. The result of a job depends on its number
-of threads, which the caller fixes (`threads_of_jobs`), not on the jobs beside it.
+of threads, which the caller fixes (`thread_shares_of_jobs`), not on the jobs beside it.
 """
 
 import os
@@ -33,11 +33,11 @@ def parallel_jobs() -> int:
     return count_cores()
 
 
-def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
-    """Return the threads of each job, where `at_once` jobs run at the same time and share `at_once` threads.
+def thread_shares_of_jobs(job_count: int, at_once: int) -> list[int | None]:
+    """Return the share of each job in `at_once` threads, where `at_once` jobs run at the same time.
 
     Each job has one thread, except the last ones, fewer than `at_once`, which share all of them. Where jobs run one by
-    one, each has None: all threads of the process. A caller with more threads multiplies.
+    one, each has None: all threads of the process. A caller with several threads for each job multiplies.
     """
     if at_once < 2:
         return [None] * job_count
@@ -177,7 +177,7 @@ def _show_bars(progress: bool, job_count: int = 0, name: str = "") -> Iterator[S
 
 
 @contextmanager
-def show_progress(name: str, progress: bool) -> Iterator[Progress]:
+def progress_by_part(name: str, progress: bool) -> Iterator[Progress]:
     """Yield the `Progress` of one long piece of work, with a new bar for each part (`progress_bar`: one bar for all).
 
     progress: Show bars on stderr; False: nothing.

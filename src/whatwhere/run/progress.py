@@ -60,7 +60,7 @@ def make_bars(**options: Any) -> Bars:
 
 @contextmanager
 def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Iterator[Progress]:
-    """Yield a `Progress` that moves one bar on stderr for all parts of the work (`jobs.show_progress`: one for each).
+    """Yield a `Progress` that moves one bar on stderr for all parts of the work (`jobs.progress_by_part`: one each).
 
     Where the block ends well, the bar is shown as complete: its total may have been estimated.
 

@@ -275,8 +275,9 @@ class StrictConfig(BaseModel):
         saved one, and another value is refused, unless the key is in `CHANGEABLE_KEYS` or `changeable` (then the new
         value is returned), or both are paths with equal content (`has_same_content`, `plain_path`).
 
-        Without it these settings are written if the run has no file of settings. A file that an earlier command left
-        stays until this one accepts its input (`save_and_accept`), unless the caller has removed it
+        Without it these settings are written if the run has no file of settings; a ValueError before the input is
+        accepted removes them again, a kill does not, and they bind the next command. A file that an earlier command
+        left stays until this one accepts its input (`save_and_accept`), unless the caller has removed it
         (`study.results.clear_leftovers_and_bind`).
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
@@ -400,7 +401,7 @@ class StrictConfig(BaseModel):
         return set(self.model_fields_set)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return whether the text, table or tokenizer at the path of a key equals the run's, although the path differs.
+        """Return whether the content that a key names by a path (text, labelled table, tokenizer) equals the run's.
 
         Args:
             out: Folder of the run.

@@ -12,7 +12,7 @@ from ..corpus import Windows, load_tokenizer
 from ..models.open import open_model
 from ..records.record import Record
 from ..run.folder import RunFolder
-from ..run.jobs import show_progress
+from ..run.jobs import progress_by_part
 from .explorer_files import INDEX, MOST_SHOWN, choose_texts, save_attention
 from .model_task import has_windows_for_analyses
 from .study_settings import StudyConfig
@@ -41,7 +41,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     if not run.is_reusable(step, inputs=inputs):
         models = open_models(run, config, seed)
         target_model = models.pop(TARGET_MODEL)
-        with show_progress("between models", progress) as advance:
+        with progress_by_part("between models", progress) as advance:
             measured = regression_records(
                 target_model,
                 models,

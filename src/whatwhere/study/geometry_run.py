@@ -35,7 +35,7 @@ from ..records.record import Arrays, Record
 from ..run.cluster import Cluster, connect
 from ..run.files import remove_folder
 from ..run.folder import RunFolder
-from ..run.jobs import show_progress
+from ..run.jobs import progress_by_part
 from ..run.names import RESULTS_STEP
 from ..run.progress import progress_bar
 from ..run.reference import model_source
@@ -89,7 +89,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         measured = _measure_all(counted, plan, progress)
         first_corpus = next(iter(measured.values()))
-        with show_progress("models", progress) as advance:
+        with progress_by_part("models", progress) as advance:
             records_of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
         config.save_in(run, SETTINGS_FILE)
         corpora = [_save_corpus(run, config, name, *results, encodings) for name, results in measured.items()]
@@ -146,7 +146,7 @@ def _measure_all(counted: Mapping[str, Counts], plan: Plan, progress: bool) -> d
                 positional_distributions(counts.total(), min_support=plan.min_support)
     measured: dict[str, Measured] = {}
     for name, counts in counted.items():
-        with show_progress(name, progress) as advance, name_text_in_errors(name):
+        with progress_by_part(name, progress) as advance, name_text_in_errors(name):
             measured[name] = counts, corpus_geometry(counts, plan, advance)
     return measured
 

@@ -20,7 +20,7 @@ from ..run.cluster import Cluster
 from ..run.executors import Job
 from ..run.folder import RunFolder
 from ..run.hub import refuse_hub_names
-from ..run.jobs import run_jobs, show_progress
+from ..run.jobs import progress_by_part, run_jobs
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
@@ -43,10 +43,10 @@ PATTERNS = ("previous", "next", "self", "local", "special", "broad", "retrieval"
 class HeadsTask:
     """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
 
-    model_source: folder of the model, or `reference`. analyses: their names. ablation_windows: see `run_heads`.
+    model_argument: folder of the model, or `reference`. analyses: their names. ablation_windows: see `run_heads`.
     """
 
-    model_source: str
+    model_argument: str
     context: RecordContext
     windows: ChosenWindows
     ablation_windows: int
@@ -55,7 +55,7 @@ class HeadsTask:
 
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and run the analyses that the task names."""
-    model = open_model(task.model_source, "masked" if task.ablation_windows else None, attention="eager").model
+    model = open_model(task.model_argument, "masked" if task.ablation_windows else None, attention="eager").model
     analyses = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
     return measure(_input_of(model, task.context, task.windows, task.ablation_windows, progress), analyses)
 
@@ -67,7 +67,7 @@ def _input_of(
 
 
 def _measure_on_cluster(
-    cluster: Cluster, model_source: str, analysis_input: AnalysisInput, scheme: str | None, progress: bool
+    cluster: Cluster, model_argument: str, analysis_input: AnalysisInput, scheme: str | None, progress: bool
 ) -> Measurements:
     """Hand the analyses of a model to the workers of a cluster, in the jobs of `split_analyses`."""
     context = analysis_input.context
@@ -76,7 +76,7 @@ def _measure_on_cluster(
     jobs = []
     for group in split_analyses(analysis_input, analyses_of(OF_WINDOWS)):
         names = tuple(analysis.name for analysis in group)
-        task = HeadsTask(model_source, context, windows, analysis_input.ablation_windows, names)
+        task = HeadsTask(model_argument, context, windows, analysis_input.ablation_windows, names)
         jobs.append(Job(f"{context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(trust_scheme_of_job, text_of_scheme(scheme))
     finished = run_jobs(jobs, 1, progress, name="analyses", make_context=make_context, cluster=cluster)
@@ -98,7 +98,7 @@ def run_heads(
     out: Path | None = None,
     progress: bool = True,
     cluster: Cluster | None = None,
-    model_source: str | None = None,
+    model_argument: str | None = None,
 ) -> dict[str, Any]:
     """Run the analyses of `whatwhere heads`, and return what `whatwhere heads --json` prints.
 
@@ -112,7 +112,7 @@ def run_heads(
         ablation_windows: in how many of these to measure the loss with parts of the model taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
         cluster: workers that run the analyses; they open the model, and see `out`. None: this process.
-        model_source: the model as the user named it, by which workers open it, such as "reference"; None: `folder`.
+        model_argument: the model as the user named it, by which workers open it, such as "reference"; None: `folder`.
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
@@ -120,7 +120,7 @@ def run_heads(
     """
     name, seed = name_and_seed(folder)
     if cluster is not None:
-        refuse_hub_names([model_source or str(folder)])
+        refuse_hub_names([model_argument or str(folder)])
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
@@ -135,9 +135,9 @@ def run_heads(
         context = RecordContext(name, seed, run.name if run else "")
         make_input = partial(_input_of, model, context, chosen, ablation_windows)
         if cluster is not None:
-            measured = _measure_on_cluster(cluster, model_source or str(folder), make_input(), scheme, progress)
+            measured = _measure_on_cluster(cluster, model_argument or str(folder), make_input(), scheme, progress)
         else:
-            with show_progress(name, progress) as advance:
+            with progress_by_part(name, progress) as advance:
                 measured = measure(make_input(advance), analyses_of(OF_WINDOWS))
         learning = learning_records(tokenizer, folder, context)
         result = {

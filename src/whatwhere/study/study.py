@@ -24,7 +24,7 @@ from ..records.record import Record
 from ..run.cluster import Cluster, connect
 from ..run.executors import Job
 from ..run.folder import RunFolder, keep_inner_run
-from ..run.jobs import run_jobs, show_progress
+from ..run.jobs import progress_by_part, run_jobs
 from ..run.names import RESULTS_STEP, STUDY_SETTINGS
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
@@ -152,7 +152,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     config.save_and_accept(run, STUDY_SETTINGS)
     _log_windows(windows, log)
     if config.all_analyses:
-        with show_progress("corpus", log.progress) as advance:
+        with progress_by_part("corpus", log.progress) as advance:
             measure_corpus(run, windows, advance)
     return Study(run, config, windows, log, cluster)
 
@@ -398,7 +398,8 @@ def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], m
 def _check_finished(run: RunFolder, model_count: int) -> None:
     """Refuse changed files of a study whose page shows all its models.
 
-    A missing file passes: its step runs again. A study with fewer models on its page measures changed ones again.
+    A missing file passes: its step runs again. Of a study with fewer models on its page changed files pass, too: their
+    steps run again.
     """
     results = run.finished_step(RESULTS_STEP)
     if results is not None and len(results["inputs"]["models"]) >= model_count:

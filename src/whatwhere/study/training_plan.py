@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..corpus import Windows
 from ..models.explain import costs, matched_width
-from ..run.jobs import parallel_jobs, threads_of_jobs
+from ..run.jobs import parallel_jobs, thread_shares_of_jobs
 from ..run.processes import count_cores
 from .study_settings import StudyConfig
 
@@ -89,7 +89,7 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
     Of four models on eight cores, three at once, the first three have two threads each, and the last, alone, six.
     """
     per_model = threads_per_model(at_once)
-    shares = threads_of_jobs(len(config.models) * config.seeds, at_once)
+    shares = thread_shares_of_jobs(len(config.models) * config.seeds, at_once)
     return [None if share is None else share * per_model for share in shares]
 
 
@@ -129,7 +129,7 @@ def budget_of_minutes(
     # Steps that are timed on a busy machine look long; analyses, estimated from them, must leave time to train.
     seconds_left -= min(analysis_steps * seconds_of_all, MOST_SHARE_FOR_ANALYSES * total)
     steps = max(FEWEST_STEPS, int(seconds_left / (seconds_of_all * OVERHEAD)))
-    # The minutes of another number of steps count the analyses without that limit.
+    # `Budget.minutes` tells what more steps would take: there the analyses have all the time of their estimate.
     scale = 60 * (1 - RESERVE_SHARE)
     return Budget(steps, OVERHEAD * seconds_of_all / scale, (analysis_steps * seconds_of_all + fixed) / scale)
 

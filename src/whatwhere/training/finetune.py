@@ -46,7 +46,7 @@ from .validator import Validator
 SETTINGS_FILE = "finetune.yaml"
 KIND = "finetune"  # of the run
 DATA = "data.json"  # facts of the rows, and hashes of all input files
-TABLE_KEYS = ("data", "dev")  # keys of the files with labelled rows
+LABELLED_TABLE_KEYS = ("data", "dev")  # keys of the tables with labelled rows
 GEOM_CHECKPOINT_STEPS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
@@ -92,7 +92,7 @@ class FinetuneConfig(FinetuneKeys, ConfigWithScheme):
         """Return whether the table that a key names equals the table of the run in `out`, byte by byte."""
         saved_facts = out / DATA
         path = Path(str(getattr(self, key)))
-        if key not in TABLE_KEYS or not saved_facts.is_file() or not path.is_file():
+        if key not in LABELLED_TABLE_KEYS or not saved_facts.is_file() or not path.is_file():
             return super().has_same_content(key, out)
         return bool(read_object(saved_facts).get("file_hashes", {}).get(key) == sha256(path))
 
@@ -218,7 +218,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     batches = training_input.batches
     dev_batches = training_input.dev_batches
     facts = _data_facts(batches, dev_batches, class_names) | {
-        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in TABLE_KEYS}
+        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in LABELLED_TABLE_KEYS}
     }
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})

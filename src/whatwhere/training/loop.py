@@ -47,7 +47,8 @@ class Trainer(TrainingSetup):
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
         The training resumes from the newest whole checkpoint that still has optimizer states; without any it begins.
-        (Of step 0 alone `pretrain` and `finetune` begin anew, see `resume_or_clear_training`.) On a CPU of the same
+        (One of step 0 is loaded, too, but `pretrain` and `finetune` have removed it where it is the only one, see
+        `resume_or_clear_training`.) On a CPU of the same
         kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted run's. All
         processes have the same weights, or shards of them, after every step.
 

@@ -163,12 +163,12 @@ def _group_of(name: str, parameter: Tensor, module: nn.Module) -> str:
     Args:
         name: full name of the parameter, as `named_parameters` gives it.
         module: module that has the parameter. A module of a scheme lists in its attribute `tables` the names of
-            parameters that learn as the position table does. The rows of `relative=product` learn as biases.
+            parameters that learn as the position table does.
     """
     *module_names, last_name = name.split(".")
     part_group = next((GROUP_OF_PART[part] for part in module_names if part in GROUP_OF_PART), None)
     is_table = part_group == "table" or last_name in getattr(module, "tables", ())
-    # An embedding inside `pair_terms` has vectors of distances. One inside `relative` has biases, a group below.
+    # An embedding inside `pair_terms` has vectors of distances. One inside `relative` has biases (`part_group` below).
     if is_table or ("pair_terms" in module_names and isinstance(module, nn.Embedding)):
         return "table"
     if "_embeddings" in name:

@@ -64,7 +64,7 @@ def pretrain(
     if not _is_resumable(RunFolder.at(out)):
         config.check()
     with open_training(out, KIND) as run:
-        config = _resolve_budget(config, run, is_silent=not progress)
+        config = _budget_before_windows(config, run, is_silent=not progress)
         changeable = () if windows is None else ("corpus", "tokenizer")
         config = resume_or_clear_training(config, run, SETTINGS_FILE, changeable)
         summary = finished_summary(run)
@@ -81,8 +81,8 @@ def _is_resumable(run: RunFolder) -> bool:
     return SETTINGS_FILE in run.listed_files() and has_trained_steps(run)
 
 
-def _resolve_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
-    """Return the settings with a budget of tokens turned into steps.
+def _budget_before_windows(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
+    """Return the settings with a budget of tokens turned into steps; minutes of a new run stay until it has windows.
 
     A run that can be resumed keeps the number of steps in its settings, whatever the minutes; stderr says so.
     """

@@ -141,7 +141,7 @@ class ConfigWithScheme(SchemeKeys):
         return self.model_copy(update={"scheme": str(copy)})
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return True for the key `scheme` if the run has a copy, whose text `bind` has compared; else False."""
+        """Return True for the key `scheme` if the run has a copy, which `load_to_resume` has compared; else False."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod
