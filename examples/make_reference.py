@@ -24,7 +24,7 @@ from whatwhere.models.card import reference_card, weights_metadata
 from whatwhere.records.record import select
 from whatwhere.run.folder import RunFolder
 from whatwhere.training.model_folder import save_model
-from whatwhere.training.pretrain import CONFIG
+from whatwhere.training.pretrain import SETTINGS_FILE
 from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
 from whatwhere.training.training_folder import SUMMARY
 
@@ -52,7 +52,7 @@ def make_reference(
     Raises:
         ValueError: no finished pretraining, no windows of it, or a limit is passed.
     """
-    for name in (CONFIG, SUMMARY, "model.safetensors", "tokenizer.json"):
+    for name in (SETTINGS_FILE, SUMMARY, "model.safetensors", "tokenizer.json"):
         if not (run / name).is_file():
             raise ValueError(
                 f"{run} is no finished pretraining: {name} is missing. Give the folder of one: models/dstg/seed-0 of a "
@@ -64,7 +64,7 @@ def make_reference(
         raise ValueError(
             f"No windows of {run} beside it, so nothing can be measured. Give their folder: --corpus STUDY/corpus."
         )
-    config = PretrainConfig.load(run / CONFIG)
+    config = PretrainConfig.load(run / SETTINGS_FILE)
     model = whatwhere.EncoderForMaskedLM.from_pretrained(run, dtype=torch.float32).eval()
     with RunFolder.create(to, "model") as made:
         summary = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
