@@ -144,3 +144,8 @@ def test_each_reader_has_the_trained_length(corpus_file, tmp_path):
     assert Predictor(tmp_path).longest == default_length(str(tmp_path)) == 32
     ww.write_sentence_transformer(tmp_path, length=64)
     assert sentence_model(tmp_path).max_seq_length == 64
+    with pytest.raises(ValueError, match="length must be at least 3 tokens"):
+        ww.write_sentence_transformer(tmp_path, length=0)
+    (tmp_path / "pretrain.yaml").write_text("length: [", encoding="utf-8")  # was called no saved encoder
+    with pytest.raises(ValueError, match=r"pretrain\.yaml"):
+        ww.write_sentence_transformer(tmp_path)

@@ -116,12 +116,12 @@ def write_sentence_transformer(
         pooling: as `pooled`. A `Dense` module whose fixed weights are zeros and ones takes the columns of a stream from
             the last hidden state, so "position" is for models that train it there. "semantic" is the mean for a model
             of one stream.
-        length: tokens to which longer texts are cut; default: the trained length, as `whatwhere predict`. For
-            a model of another package sentence-transformers chooses the length.
+        length: tokens to which longer texts are cut; default: the trained length, as `whatwhere predict`; for a model
+            of another package sentence-transformers' own choice.
 
     Raises:
-        ValueError: no such pooling, the position stream of a model without one, a pooling that reads a stream which the
-            last block does not train, or the folder holds no encoder.
+        ValueError: no such pooling or length, the position stream of a model without one, a pooling that reads a stream
+            which the last block does not train, or the folder holds no encoder.
     """
     check_pooling(pooling)
     folder = Path(folder)
@@ -129,15 +129,15 @@ def write_sentence_transformer(
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         width = config.get("hidden_size") or config["dim"]  # dim: DistilBERT's name
         ours = "position_size" in config
-        if not ours:
-            length = None  # sentence-transformers finds it; RoBERTa counts its positions from 2
-        elif length is None:
-            length = usual_length_of_ours(folder, config)
     except (OSError, ValueError, KeyError):
         raise ValueError(
             f"{folder} holds no saved encoder: config.json is missing or of another kind of model. Give the folder of "
             "a saved encoder."
         ) from None
+    if length is not None and length < 3:
+        raise ValueError(f"length must be at least 3 tokens, [CLS] and [SEP] included; got {length}.")
+    if ours and length is None:
+        length = usual_length_of_ours(folder, config)
     d_pos = config["position_size"] if ours else 0
     if pooling == "position" and not d_pos:
         raise ValueError(f"{folder} holds a model of one stream, which has no position columns. Pool its mean or cls.")
