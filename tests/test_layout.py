@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib.util
 import re
 import sys
 from collections import Counter
@@ -302,3 +303,22 @@ def test_every_file_says_first_what_it_is():
         assert docstring and len(docstring.splitlines()[0]) > 20, f"{name} needs an opening docstring"
         assert text.lstrip().startswith('"""'), f"{name}: the docstring comes first"
         assert len(text.splitlines()) <= 550, f"{name}: more than 550 lines"
+
+
+def test_scripts_import_names_that_exist():
+    """A name changed in the package broke a script of examples/, which types and default tests do not read."""
+    scripts = [path for folder in ("examples", "docs", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    missing = []
+    for path in scripts:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.level or not str(node.module).startswith("whatwhere"):
+                continue
+            names = [alias.name for alias in node.names]
+            module = importlib.import_module(str(node.module))
+            missing += [
+                f"{path.name}: {node.module}.{name}"
+                for name in names
+                if not hasattr(module, name)
+                and not (hasattr(module, "__path__") and importlib.util.find_spec(f"{node.module}.{name}"))
+            ]
+    assert len(scripts) > 20 and missing == []

@@ -16,9 +16,14 @@ from ..training.training_keys import PretrainKeys, SchemeKeys
 from .options import Json, Setting, check_page_file, configured, emit, report_line, verb
 
 
+def _means_reference(folder: Path) -> bool:
+    """Return whether an argument is the word `reference`, and no folder of that name."""
+    return str(folder) == REFERENCE and not folder.is_dir()
+
+
 def _run_folder(folder: Path) -> Path:
     """Return the folder of a run as it was given; refuse the model of the package, which is no run."""
-    if str(folder) == REFERENCE and not folder.is_dir():
+    if _means_reference(folder):
         raise ValueError(
             f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
             f"{REFERENCE}."
@@ -301,7 +306,7 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
     from ..run.verify import files_without_hash, update_hash
     from ..run.verify import verify as compare
 
-    if str(folder) == REFERENCE and not folder.is_dir():
+    if _means_reference(folder):
         folder = Path(reference())
     for name in accept or ():
         update_hash(folder, name)
