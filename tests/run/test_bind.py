@@ -31,9 +31,10 @@ class Counting(StrictConfig):
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
-        config = config.bind(run, NAME, keep_saved=NAME in run.listed_files())
-        config.save_and_accept(run, NAME)
-        return config
+        if NAME in run.listed_files():
+            config = config.resume(run, NAME)
+        run.accept_input()
+        return config.save_in(run, NAME)
 
 
 def test_the_first_settings_bind(tmp_path):
@@ -78,9 +79,9 @@ def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     Path("t.npy").touch()
     with RunFolder.open("run", "counting") as run:
         Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
-        assert Nested.parse({"model": {"table_file": "t.npy"}}).bind(run, NAME, keep_saved=True)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).resume(run, NAME)
         with pytest.raises(ValueError, match="was started with model="):
-            Nested.parse({"model": {"table_file": "u.npy"}}).bind(run, NAME, keep_saved=True)
+            Nested.parse({"model": {"table_file": "u.npy"}}).resume(run, NAME)
 
 
 def test_defaults_of_recipes_are_no_given_keys():
@@ -95,19 +96,17 @@ def test_defaults_of_recipes_are_no_given_keys():
 def test_defaults_beside_saved_models_are_no_given_keys(tmp_path):
     """The recipe that follows from a command's first model counted as typed beside the models of the run."""
     with RunFolder.open(tmp_path / "study", "study") as run:
-        StudyConfig.parse({"models": ["dstg"], "steps": 300}).save_and_accept(run, "study.yaml")
+        StudyConfig.parse({"models": ["dstg"], "steps": 300}).save_in(run, "study.yaml")
         with pytest.raises(ValueError, match=r"with recipe='dstg', this command has recipe='tupe' \(default\)"):
-            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).bind(run, "study.yaml", keep_saved=True)
+            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).resume(run, "study.yaml")
 
 
-def test_a_command_without_work_keeps_the_saved_settings(tmp_path):
-    """A refused command replaced the settings of a run that had counted for hours and had no results yet."""
+def test_resuming_writes_nothing(tmp_path):
+    """A refused command replaced the settings of a run that had counted for hours."""
     bound(tmp_path / "run", steps=3)
     with RunFolder.open(tmp_path / "run", "counting") as run:
-        assert Counting(steps=4).bind(run, NAME, keep_saved=False).steps == 4
-        assert Counting.load_verified(run, NAME).steps == 3
-        Counting(steps=4).save_and_accept(run, NAME)
-        assert Counting.load_verified(run, NAME).steps == 4
+        assert Counting(steps=3, workers=4).resume(run, NAME).workers == 4
+        assert Counting.load_verified(run, NAME).workers == 1
 
 
 def test_settings_that_are_gone_name_a_way_out(tmp_path):
@@ -124,9 +123,9 @@ def test_a_bound_scheme_is_the_copy_of_the_run(tmp_path):
     scheme.write_text("")
     config = FinetuneConfig.parse({"start": "reference", "data": "a.tsv", "dev": "b.tsv", "scheme": str(scheme)})
     with RunFolder.open(tmp_path / "run", "finetune") as run:
-        settings = config.bind(run, NAME, keep_saved=False)
+        settings = config.save_in(run, NAME)
         scheme.write_text("x = 1")
-        settings.save_and_accept(run, NAME)
+        settings = settings.save_in(run, NAME)
         assert settings.scheme == str(tmp_path / "run/scheme.py") and run.read("scheme.py") == ""
 
 
@@ -177,10 +176,9 @@ def test_a_run_without_results_takes_another_scheme(tmp_path):
     scheme.write_text("")
     config = FinetuneConfig.parse({"start": "reference", "data": "a.tsv", "dev": "b.tsv", "scheme": str(scheme)})
     with RunFolder.open(tmp_path / "run", "finetune") as run:
-        config.bind(run, NAME, keep_saved=False)
+        config.save_in(run, NAME)
         scheme.write_text("x = 1")
-        settings = config.bind(run, NAME, keep_saved=False)
-        settings.save_and_accept(run, NAME)
+        config.save_in(run, NAME)
         assert run.read("scheme.py") == "x = 1"
 
 
@@ -200,8 +198,8 @@ def test_saved_settings_are_read_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(settings, "read_yaml", counted)
     with RunFolder.open(tmp_path / "run", "study") as run:
-        config.save_and_accept(run, "study.yaml")
+        config.save_in(run, "study.yaml")
         saved = StudyConfig.load_verified(run, "study.yaml")
         assert reads == ["study.yaml"] and saved.variants == config.variants
-        again = config.bind(run, "study.yaml", keep_saved=True, saved=saved)
+        again = config.resume(run, "study.yaml", saved=saved)
         assert reads == ["study.yaml"] and again.scheme == str(run.path / "scheme.py")

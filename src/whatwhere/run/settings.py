@@ -83,7 +83,7 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` returns them unchecked
-        bind(run, name, ...)       from the settings of a command and the saved ones of the run that it resumes
+        resume(run, name)          from the settings of a command and the saved ones of the run that it resumes
         load_verified(run, name)   from the saved settings of a run alone, after comparing the hash of their file
 
     The checks, in the order in which a command makes them; the first two load no torch:
@@ -103,7 +103,7 @@ class StrictConfig(BaseModel):
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
     # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`
-    # of `cli/train.py` does: other verbs hand their defaults to `bind`, which would refuse them.
+    # of `cli/train.py` does: other verbs hand their defaults to `resume`, which would refuse them.
     RESUME_ARGUMENTS: ClassVar[str] = ""
     # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
     KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
@@ -260,25 +260,13 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def bind(
-        self,
-        run: RunFolder,
-        name: str,
-        *,
-        keep_saved: bool,
-        changeable: Iterable[str] = (),
-        saved: Self | None = None,
-    ) -> Self:
-        """Return the settings with which a command goes on in a run: the saved ones with `keep_saved`, else these.
+    def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
+        """Return the settings with which a command goes on in a run that holds something made with saved settings.
 
-        With `keep_saved` nothing is written. Each key of these settings, after `join_earlier`, is compared with the
-        saved one, and another value is refused, unless the key is in `CHANGEABLE_KEYS` or `changeable` (then the new
-        value is returned), or both are paths with equal content (`has_same_content`, `plain_path`).
-
-        Without it these settings are written if the run has no file of settings; a ValueError before the input is
-        accepted removes them again, a kill does not, and they bind the next command. A file that an earlier command
-        left stays until this one accepts its input (`save_and_accept`), unless the caller has removed it
-        (`study.results.clear_leftovers_and_bind`).
+        These are the saved ones, with the new values of the keys that may change; nothing is written. Each key of these
+        settings, after `join_earlier`, is compared with the saved one, and another value is refused, unless the key is
+        in `CHANGEABLE_KEYS` or `changeable` (then the new value is returned), or both are paths with equal content
+        (`has_same_content`, `plain_path`).
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
@@ -286,9 +274,6 @@ class StrictConfig(BaseModel):
 
         Args:
             name: Name of the YAML file.
-            keep_saved: True where something in the run was made with the saved settings: a study with saved settings, a
-                finished trial of an evaluation (`all`: a benchmark that was tried), results of any other run. A
-                training always gives True: where it begins anew, it has just written these settings itself.
             changeable: Further keys that may change.
             saved: What `load_to_resume` returned, where the caller has called it.
 
@@ -296,15 +281,9 @@ class StrictConfig(BaseModel):
             SettingMismatch: another key differs.
             ValueError: the file is missing, damaged or of another version.
         """
-        if keep_saved:
-            saved = saved or self.load_to_resume(run, name)
-            changeable = {*self.CHANGEABLE_KEYS, *changeable}
-            settings = self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
-        else:
-            settings = self
-            if name not in run.listed_files():
-                self.save_in(run, name)
-        return settings.with_copies_of(run, are_compared=keep_saved)
+        saved = saved or self.load_to_resume(run, name)
+        changeable = {*self.CHANGEABLE_KEYS, *changeable}
+        return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
         """Return the saved settings of a run that these are to resume.
@@ -314,18 +293,10 @@ class StrictConfig(BaseModel):
         """
         return self.load_verified(run, name)
 
-    def with_copies_of(self, run: RunFolder, *, are_compared: bool) -> Self:
-        """Return these settings with the run's own copies in place of equal files elsewhere.
-
-        Args:
-            are_compared: True where `load_to_resume` has found them equal.
-        """
-        return self
-
     def join_earlier(self, saved: Self) -> Self:
         """Return these settings with the entries that a list or mapping of the run has already before the new ones.
 
-        `bind` compares the result with the saved settings: a key that grows must be in `CHANGEABLE_KEYS`, too.
+        `resume` compares the result with the saved settings: a key that grows must be in `CHANGEABLE_KEYS`, too.
         """
         return self
 
@@ -354,14 +325,13 @@ class StrictConfig(BaseModel):
             keys_to_change.add(key)
         return saved.model_copy(update={key: getattr(self, key) for key in keys_to_change})
 
-    def save_in(self, run: RunFolder, name: str) -> None:
-        """Write the settings of a run to a YAML file of its folder."""
-        run.write(name, self.model_dump(mode="json"))
+    def save_in(self, run: RunFolder, name: str) -> Self:
+        """Write the settings of a run to a YAML file of its folder, over an earlier one, and return them.
 
-    def save_and_accept(self, run: RunFolder, name: str) -> None:
-        """Save the settings of a run and accept its input: its files stay even if a later step raises."""
-        self.save_in(run, name)
-        run.accept_input()
+        A ValueError before the run's input is accepted removes the file of a new run again (`RunFolder.open`).
+        """
+        run.write(name, self.model_dump(mode="json"))
+        return self
 
     @classmethod
     def load_verified(cls, run: RunFolder, name: str) -> Self:

@@ -58,14 +58,15 @@ def run_evaluation(
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
     with RunFolder.open(out, benchmark.name) as run:
-        config = _bind_settings(run, config, benchmark.file)
+        config = _resume_settings(run, config, benchmark.file)
         if cluster is not None:
             refuse_hub_names(config.models)
         if not has_checked_data:
             benchmark.check(config)
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.check_finished(out)]
-        config.save_and_accept(run, benchmark.file)
+        config = config.save_in(run, benchmark.file)
+        run.accept_input()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.admit_workers()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
@@ -95,15 +96,14 @@ def run_evaluation(
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
-def _bind_settings(run: RunFolder, config: C, file: str) -> C:
+def _resume_settings(run: RunFolder, config: C, file: str) -> C:
     """Return the settings of an evaluation; saved ones bind once a trial is finished (`all`: a benchmark was tried).
 
     Raises:
         ValueError: other settings bind, a finished file is not as it was written, or two models have one name.
     """
-    keep_saved = file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_steps())
-    config = config.bind(run, file, keep_saved=keep_saved)
-    if keep_saved:
+    if file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_steps()):
+        config = config.resume(run, file)
         run.check_present_files()
     config.check_names()
     return config
@@ -264,12 +264,13 @@ def run_all(
         ValueError: `out` holds something else, or no task's data are there.
     """
     with RunFolder.open(out, EVALUATE_ALL) as run:
-        config = _bind_settings(run, config, f"{EVALUATE_ALL}.yaml")
+        config = _resume_settings(run, config, f"{EVALUATE_ALL}.yaml")
         choices, left_out = _choose_benchmarks(config)
         if not choices:
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {left_out[0]}")
-        config.save_and_accept(run, f"{EVALUATE_ALL}.yaml")
+        config = config.save_in(run, f"{EVALUATE_ALL}.yaml")
+        run.accept_input()
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []

@@ -80,18 +80,20 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         has_results = run.finished_step(RESULTS_STEP) is not None
-        config = config.bind(run, SETTINGS_FILE, keep_saved=has_results)
+        if has_results:
+            config = config.resume(run, SETTINGS_FILE)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
         if not has_results:  # a finished run keeps its settings until the new results are computed
-            config.save_and_accept(run, SETTINGS_FILE)
+            config = config.save_in(run, SETTINGS_FILE)
+            run.accept_input()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         measured = _measure_all(counted, plan, progress)
         first_corpus = next(iter(measured.values()))
         with progress_by_part("models", progress) as advance:
             records_of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
-        config.save_in(run, SETTINGS_FILE)
+        config = config.save_in(run, SETTINGS_FILE)
         corpora = [_save_corpus(run, config, name, *results, encodings) for name, results in measured.items()]
         records = [
             record

@@ -35,22 +35,20 @@ NOTES = {
 }
 
 
-def clear_leftovers_and_bind(config: C, run: RunFolder, settings_file: str) -> C:
-    """Remove the files of a run without results and save the settings; with results, compare the settings.
+def resume_or_clear(config: C, run: RunFolder, settings_file: str) -> C:
+    """Return the settings that a command goes on with; clear a run without results, to begin anew.
 
     For commands that measure everything anew each time and write all results at the end (`heads`, `spectra`): when
     stopped, they leave files of other settings.
 
-    Returns:
-        As `StrictConfig.bind`. A command whose settings have changeable keys or a scheme must go on with these.
-
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.
     """
-    has_results = run.finished_step(RESULTS_STEP) is not None
-    if not has_results and (leftovers := run.listed_files()):
+    if run.finished_step(RESULTS_STEP) is not None:
+        return config.resume(run, settings_file)
+    if leftovers := run.listed_files():
         run.remove(*leftovers)
-    return config.bind(run, settings_file, keep_saved=has_results)
+    return config.save_in(run, settings_file)
 
 
 def save_results(

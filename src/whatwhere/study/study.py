@@ -140,8 +140,10 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
             settings, the text or a model is refused.
     """
     is_resumed = STUDY_SETTINGS in run.listed_files()  # a listed file that is missing is refused, not written anew
-    saved = _load_saved_settings(run, config) if is_resumed else None
-    config = config.bind(run, STUDY_SETTINGS, keep_saved=is_resumed, saved=saved)
+    if is_resumed:
+        config = config.resume(run, STUDY_SETTINGS, saved=_load_saved_settings(run, config))
+    else:
+        config = config.save_in(run, STUDY_SETTINGS)  # at once: after a kill `--out` alone resumes
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     if words := config.differences_message():
@@ -149,7 +151,8 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     _check_models(config, windows, log)
     config = _match_widths(config, windows, log)
-    config.save_and_accept(run, STUDY_SETTINGS)
+    config = config.save_in(run, STUDY_SETTINGS)
+    run.accept_input()
     _log_windows(windows, log)
     if config.all_analyses:
         with progress_by_part("corpus", log.progress) as advance:

@@ -109,14 +109,22 @@ class ConfigWithScheme(SchemeKeys):
             check_trusted(Path(scheme), Path(path))
         return merged
 
-    def save_in(self, run: RunFolder, name: str) -> None:
-        """Write the settings of a run together with the scheme, so that the folder is enough to resume."""
-        settings = self
-        if self.scheme is not None:
-            trust_scheme(self.scheme)
-            run.write(SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
-            settings = self.model_copy(update={"scheme": SCHEME})
-        run.write(name, settings.model_dump(mode="json"))
+    def save_in(self, run: RunFolder, name: str) -> Self:
+        """Write the settings of a run together with the scheme, so that the folder is enough to resume.
+
+        Returns:
+            The settings, which name the run's copy of the scheme: the user may then change or delete the own file.
+        """
+        if self.scheme is None:
+            return super().save_in(run, name)
+        trust_scheme(self.scheme)
+        run.write(SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
+        run.write(name, {**self.model_dump(mode="json"), "scheme": SCHEME})
+        return self._with_copy_of(run)
+
+    def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
+        """Return the settings with which a command goes on in a run; they name the run's copy of the scheme."""
+        return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
         """Return the saved settings of a run, after comparing the scheme of these with the run's copy.
@@ -127,18 +135,11 @@ class ConfigWithScheme(SchemeKeys):
         self.check_same_scheme(run.path)
         return self.load_verified(run, name)
 
-    def with_copies_of(self, run: RunFolder, *, are_compared: bool) -> Self:
-        """Return these settings with the run's copy of the scheme where it has the same text.
-
-        The user may then change or delete the own file. A copy of another text is of a scheme that an earlier command
-        left in a run without results: the own file stays named, and `save_in` replaces the copy.
-        """
+    def _with_copy_of(self, run: RunFolder) -> Self:
+        """Return these settings with the run's copy of the scheme in place of the user's file."""
         copy = run.path / SCHEME
-        if self.scheme is None or not copy.is_file():
-            return self
-        if not are_compared and copy.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
-            return self
-        return self.model_copy(update={"scheme": str(copy)})
+        has_copy = self.scheme is not None and copy.is_file()
+        return self.model_copy(update={"scheme": str(copy)}) if has_copy else self
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for the key `scheme` if the run has a copy, which `load_to_resume` has compared; else False."""

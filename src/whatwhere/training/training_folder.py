@@ -54,7 +54,7 @@ def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: I
         name: name of the YAML file. changeable: keys that may differ, besides the class's `CHANGEABLE_KEYS`.
 
     Raises:
-        ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
+        ValueError: see `StrictConfig.resume`; or the folder holds windows of another tokenizer.
     """
     process_group = process_group_state()
     if process_group.is_main_process and not has_trained_steps(run):
@@ -63,7 +63,7 @@ def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: I
         config.save_in(run, name)
     process_group.wait_for_everyone()
     # The file is there for every process: saved by an earlier command, or by the main process above.
-    resumed = config.bind(run, name, keep_saved=True, changeable=changeable)
+    resumed = config.resume(run, name, changeable=changeable)
     process_group.wait_for_everyone()  # before the main process writes again
     return resumed
 
@@ -108,7 +108,8 @@ def accept_training(config: ConfigWithScheme, run: RunFolder, name: str) -> None
     """Save the settings of a training whose input is good; no later error then removes its files."""
     if LOG in run.listed_files():  # a finished training listed it and lost its weights: lines are added again
         run.drop_entries(LOG)
-    config.save_and_accept(run, name)
+    config.save_in(run, name)
+    run.accept_input()
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
