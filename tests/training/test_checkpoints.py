@@ -154,7 +154,8 @@ def test_saved_configuration_runs_again_to_the_same_weights(windows, corpus_file
 
 
 @pytest.mark.whole
-def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_file, tmp_path):
+def test_damage_of_all_later_checkpoints_is_said(windows, corpus_file, tmp_path):
+    """A training went back to step 0 without being asked to, and its days were gone."""
     config = config_of(corpus_file, steps=4, validate_every=2)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     expected = (tmp_path / "run/log.jsonl").read_text().splitlines()
@@ -165,10 +166,9 @@ def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_fil
         "checkpoints/step-4/state.json",
     ):
         (tmp_path / "run" / name).unlink()
-    step_0 = tmp_path / "run/checkpoints/step-0"
-    pretrain(config_of(corpus_file, steps=1), tmp_path / "fresh", windows=windows, progress=False)
-    shutil.rmtree(step_0)
-    shutil.copytree(tmp_path / "fresh/checkpoints/step-0", step_0)
+    with pytest.raises(ValueError, match="Restore the files of step-4, or delete .*checkpoints to begin again"):
+        pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    shutil.rmtree(tmp_path / "run/checkpoints")
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     steps = [json.loads(line)["step"] for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert steps == [json.loads(line)["step"] for line in expected]

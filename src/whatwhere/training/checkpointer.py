@@ -15,6 +15,7 @@ from .checkpoints import (
     newest_checkpoint,
     optimizer_tensors,
     restore,
+    trained_checkpoint_folders,
     write_checkpoint,
     write_optimizer_shard,
 )
@@ -59,13 +60,14 @@ class Checkpointer:
         folders = checkpoint_folders(self.root)
         return folders[-1] if folders else None
 
-    def load(self) -> int | None:
-        """Restore model, optimizers, random generators and logger from the newest whole checkpoint with optimizers.
+    def load(self) -> int:
+        """Restore model, optimizers, random generators and logger from the newest usable checkpoint.
 
-        Messages on stderr name newer checkpoints that are broken; `drop_after` then removes them.
+        Usable is one after step 0 that is whole and has the states of its optimizers. Messages on stderr name newer
+        ones that are broken; `drop_after` then removes them.
 
         Returns:
-            Step of the checkpoint. None, and nothing changes, if there is none or only an unusable one of step 0.
+            Step of the checkpoint; 0, and nothing changes, where there is none after step 0.
 
         Raises:
             ValueError: a checkpoint after step 0 exists, and none is usable; the checkpoint is of another model; or the
@@ -77,12 +79,12 @@ class Checkpointer:
             message = f"A broken checkpoint is passed over, and removed as the training resumes: {problem}"
             accelerator.print(message, file=sys.stderr)
         if checkpoint is None:
-            if (newest := self.newest_folder()) is not None and newest.name != "step-0":
+            if folders := trained_checkpoint_folders(self.root):
                 raise ValueError(
                     f"No checkpoint of {self.root} is whole, with the states of its optimizers. Restore the files of "
-                    f"{newest.name}, or delete {self.root} to begin again."
+                    f"{folders[-1].name}, or delete {self.root} to begin again."
                 )
-            return None
+            return 0
         all_states = restore(checkpoint, self.setup.model, self.setup.optimizers)
         prefix = f"{accelerator.process_index}."
         random_states = {name.removeprefix(prefix): s for name, s in all_states.items() if name.startswith(prefix)}

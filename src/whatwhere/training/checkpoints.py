@@ -210,10 +210,11 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest checkpoint that a training can resume from, or None, and what is wrong with newer ones.
 
-    There is one message for each broken checkpoint. A whole one without states of optimizers gets none.
+    There is one message for each broken checkpoint. A whole one without states of optimizers gets none. The one of step
+    0 is never among them: a training begins from its seed.
     """
     problems: list[str] = []
-    for folder in reversed(checkpoint_folders(root)):
+    for folder in reversed(trained_checkpoint_folders(root)):
         try:
             checkpoint = open_checkpoint(folder)
             if checkpoint.has_optimizers:
@@ -265,6 +266,11 @@ def _optimizer_files(folder: Path) -> list[Path]:
 def checkpoint_folders(root: Path) -> list[Path]:
     """Return the folders of all checkpoints of a run, in the order of their steps."""
     return sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
+
+
+def trained_checkpoint_folders(root: Path) -> list[Path]:
+    """Return the folders of the checkpoints after step 0, in the order of their steps."""
+    return [folder for folder in checkpoint_folders(root) if _step(folder) > 0]
 
 
 def checkpoint_folder(model: str | Path, step: int) -> Path:

@@ -46,11 +46,10 @@ class Trainer(TrainingSetup):
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        The training resumes from the newest whole checkpoint that still has optimizer states; without any it begins.
-        (One of step 0 is loaded, too, but `pretrain` and `finetune` have removed it where it is the only one, see
-        `resume_or_clear_training`.) On a CPU of the same
-        kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted run's. All
-        processes have the same weights, or shards of them, after every step.
+        The training resumes from the newest whole checkpoint after step 0 that still has optimizer states; where there
+        is no checkpoint after step 0 it begins. On a CPU of the same kind, with as many processes and threads, losses
+        and weights of a resumed run equal the uninterrupted run's. All processes have the same weights, or shards of
+        them, after every step.
 
         Args:
             make_micro_batch: function that returns this process's rows of a micro-batch.
@@ -71,19 +70,16 @@ class Trainer(TrainingSetup):
         stop = StopAgreement(self.accelerator)
 
         # Resume
-        resumed_step = checkpointer.load()
-        steps_done = resumed_step or 0
+        steps_done = checkpointer.load()
         checkpointer.drop_after(steps_done)
         logger.open()
 
         # Before the first step
-        if resumed_step is None:
+        if steps_done == 0:
             with logger.leave_out_of_speed():
                 checkpointer.save(0)
-        # A new training is validated. A checkpoint of step 0, loaded where later ones are damaged, has a history.
-        if validator and steps_done == 0 and not logger.history:
-            with logger.leave_out_of_speed():
-                logger.log(0, validator.validate())
+                if validator:
+                    logger.log(0, validator.validate())
 
         progress_here = progress if self.accelerator.is_main_process else False
         prefetch = contextlib.closing(self._prefetch(make_micro_batch, steps_done))
