@@ -147,6 +147,13 @@ def test_verify_refuses_what_is_no_folder(tmp_path):
     assert done.returncode == 2 and "There is no folder" in done.stderr
 
 
+def test_status_of_a_file_says_so(tmp_path):
+    """It said that there was no such folder."""
+    (tmp_path / "a.txt").touch()
+    done = whatwhere("status", str(tmp_path / "a.txt"))
+    assert done.returncode == 2 and "a.txt is no folder" in done.stderr
+
+
 def test_arrays_that_claim_too_much_are_refused(tmp_path):
     """An array that claims more than there is is refused."""
     path = tmp_path / "big.npy"

@@ -96,7 +96,7 @@ def test_papers_protocol_makes_unoccupied_positions_uniform():
         (
             [[1, 2], [3, 4]],
             {},
-            r"No position has 500 tokens.*at most 7, at position 1. Count more text, .*line is the smallest\).$",
+            r"No position has 500 tokens.*at most 7, at position 1. Count more text, .*are the smallest\.$",
         ),
         ([[10, 0], [50, 49], [40, 20], [70, 1]], {}, r"at most 99, at position 1\. .* Or take .* min_support=60\.$"),
         ([[1, -2], [3, 4]], {}, "Counts are finite and not negative. The smallest is -2"),

@@ -336,7 +336,7 @@ def test_corpus_without_a_supported_position_is_one_line(tmp_path):
 def test_advice_for_a_tiny_corpus_is_more_text(tmp_path):
     (tmp_path / "few.txt").write_text(sentences(20), encoding="utf-8")
     config = GeometryConfig(corpora=[str(tmp_path / "few.txt")], vocab_size=200)
-    with pytest.raises(ValueError, match=r"No position has 500 tokens.*document=line is the smallest\)\.$"):
+    with pytest.raises(ValueError, match=r"No position has 500 tokens.*document=line, are the smallest\.$"):
         run_geometry(config, tmp_path / "out", progress=False)
 
 

@@ -127,8 +127,9 @@ def test_contrastive_training_tells_sentences_apart(kind, corpus_file, tmp_path,
     found = train_contrastive(body, tokenizer, open_source(str(corpus_file)), "cls", 5, 0, lambda *_: None)
     assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * BATCH_SIZE
     assert not torch.equal(before, body.get_input_embeddings().weight)
-    save_encoder(body, tokenizer, tmp_path / "tuned", found)
+    save_encoder(body, tokenizer, tmp_path / "tuned", found, length=9)
     model = sentence_model(tmp_path / "tuned")
+    assert model.max_seq_length == 9  # the table's rows, some of which no training had reached
     ids = torch.tensor([tokenizer("ba lo ti .")["input_ids"]])
     with torch.no_grad():
         expected = body.eval()(ids).last_hidden_state[:, 0]

@@ -18,6 +18,7 @@ from ..corpus.python_docs import PythonDocs
 from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
+from ..models.lengths import usual_length
 from ..models.open import OpenModel, check_rows, model_folder, open_config, open_model
 from ..models.prediction_kinds import OF_STREAMS, POOLINGS
 from ..models.sentence import TextVectors
@@ -256,7 +257,9 @@ def _tune(config: MtebConfig, out: Path, trial: Trial, progress: Progress) -> No
     facts = train_contrastive(body, tokenizer, text, str(trial.setting), config.steps, trial.seed, progress)
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
-    save_encoder(body, tokenizer, _tuned_folder(out, trial), {**facts, "dropout_switched_on": switched})
+    facts |= {"dropout_switched_on": switched}
+    # The folder has no settings that say the length: a table may have rows that no text of the pretraining reached.
+    save_encoder(body, tokenizer, _tuned_folder(out, trial), facts, usual_length(opened.folder, body.config))
     trial.write(out, read_object(_tuned_folder(out, trial) / SUMMARY))
 
 

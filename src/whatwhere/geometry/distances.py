@@ -54,7 +54,7 @@ def advise_on_support(support: np.ndarray) -> str:
     both have tokens there.
     """
     third = int(np.sort(support)[-3]) if len(support) > 2 else 0
-    advice = "Count more text, or smaller documents (--set document=line is the smallest)."
+    advice = "Count more text, or cut it into smaller documents: lines, by --set document=line, are the smallest."
     return f"{advice} Or take fewer tokens: --set min_support={third}." if third >= _FEWEST else advice
 
 

@@ -94,7 +94,8 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
         evaluations = list(_evaluations_below(folder)) if run.kind == EVALUATE_ALL else []
         return [_status_of_other(run), *map(_status_of_other, evaluations), *trainings]
     if not folder.is_dir():
-        raise ValueError(f"There is no folder {folder}. Give the --out folder of a run.")
+        problem = f"{folder} is no folder" if folder.exists() else f"There is no folder {folder}"
+        raise ValueError(f"{problem}. Give the --out folder of a run.")
     raise ValueError(
         f"There is no run in {folder} whose progress can be told. Give the --out folder of study, pretrain, finetune, "
         "heads, geometry, spectra or evaluate."

@@ -199,10 +199,15 @@ def train_contrastive(
     }
 
 
-def save_encoder(encoder: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
-    """Write a folder that transformers and sentence-transformers open, whole or not at all."""
+def save_encoder(
+    encoder: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any], length: int
+) -> None:
+    """Write a folder that transformers and sentence-transformers open, whole or not at all.
+
+    length: tokens to which sentence-transformers cuts longer texts.
+    """
     with RunFolder.create(out, "model") as folder:
         save_model(encoder, folder, with_code=True)
         save_tokenizer(tokenizer, folder)
-        write_sentence_transformer(folder, facts["pooling"])
+        write_sentence_transformer(folder, facts["pooling"], length)
         write_json(folder / SUMMARY, facts)
