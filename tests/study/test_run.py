@@ -201,6 +201,9 @@ def _check_what_is_finished(out, config):
         opened.mark_done("results", inputs={"models": ["dstg/0"]})  # as after the page of the first model
     run_study(config, out, progress=False)
     assert len(RunFolder.at(out).finished_step("results")["inputs"]["models"]) == models and not verify(out)[1]
+    damaged.unlink()  # only measured again: the page took this command's number for that of the trainings
+    run_study(config.model_copy(update={"at_once": 2}), out, progress=False)
+    assert read_json(out / "study.json")["at_once"] == 1
     (out / "study.yaml").unlink()
     with pytest.raises(ValueError, match="study.yaml is missing"):
         run_study(config.model_copy(update={"steps": 4}), out, progress=False)

@@ -279,9 +279,7 @@ def test_an_infinite_loss_stops_the_run(windows, corpus_file, tmp_path):
                 model.head.decoder.bias[7] = math.nan
         return batches.micro_batch(step, rows, rank, world)
 
-    wanted = (
-        r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate=.*; the last good checkpoint is "
-    )
+    wanted = r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate=.*; the last checkpoint is "
     wanted += re.escape(f"{tmp_path}/checkpoints/step-10, and the step's batch in {tmp_path}/not-finite-0.npz.")
     with pytest.raises(ValueError, match=wanted) as caught:
         Trainer(model, config, 20).fit(batch_of_micro_step, tmp_path, tokens_per_step=256, progress=False)

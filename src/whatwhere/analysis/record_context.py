@@ -18,7 +18,7 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class RecordContext:
-    """Model that records are about: columns `model`, `seed`, `study` and `step` of `Record`."""
+    """Columns `model`, `seed`, `step` of a `Record`, and `study`, the name of the run that measures the model."""
 
     model: str
     seed: int | None = None

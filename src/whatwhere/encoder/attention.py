@@ -1,4 +1,4 @@
-"""Attention of every scheme: scores are a declared sum of terms, products of two projections or additive biases.
+"""Attention of every scheme: scores are a declared sum of terms, products of two projections or added biases.
 
 The backend `eager` is the specification; the others compute the same in one call on the concatenated projections. The
 indicator of DSTG eq. 2, [i, j not in S] with S = {[CLS], [SEP]}, factorises: with q_pos and k_pos set to zero at
@@ -125,8 +125,8 @@ INSPECTORS: ContextVar[tuple[Mapping[int, TermInspector], ...]] = ContextVar("in
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
     """Return the named terms of the scores, each (b or 1, h, n, n), before masking: softmax reads their masked sum.
 
-    products: queries and keys, with distinct names of terms. biases: terms that read no queries and keys. scale: factor
-    of the products.
+    products: queries and keys, with distinct names of terms. biases: all other terms: of positions alone, and the pair
+    terms that a layer has computed from its queries or keys (`_collect_biases`). scale: factor of the products.
     """
     terms = {name: term for product in products for name, term in product.terms(scale).items()}
     return terms | {b.name: b.to_dense() for b in biases}

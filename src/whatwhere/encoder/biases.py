@@ -22,6 +22,8 @@ from .registry import BIASES, register_bias
 class Bias:
     """Additive term of the scores: a base for all pairs, and values in its place at pairs with a special token.
 
+    A pair term (`encoder/pair_terms.py`), which may depend on the words, is handed on in this form, too.
+
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
     column j - i + n - 1. special_values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which
     one at least is special; None if special tokens are treated like all others. kinds: (b, n), the kind of each token,

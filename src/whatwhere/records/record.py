@@ -26,7 +26,8 @@ FORMAT = "whatwhere-records-1"
 class Record:
     """Measured value with its interval, the model, and the place in the model that it belongs to.
 
-    study, model: names; `model` is "" for a fact about the corpus alone.
+    study: name of the folder of the run that wrote the record, a study, an evaluation or another. model: name; "" for a
+    fact about the corpus alone.
     seed: training seed of the model; None where no model is involved.
     layer: index of hidden[l], 0 = embedding. head: attention head.
     part: part of the model or of the data: "all", "position", "semantic"; for losses "train", "validation".

@@ -51,7 +51,10 @@ def is_finished(folder: Path) -> bool:
 
 
 def newest_step(folder: Path) -> int | None:
-    """Return the step of the newest checkpoint of the training in a folder; None where it has none."""
+    """Return the step of a training's newest checkpoint, be it 0 or damaged; None where it has none.
+
+    The folder's name tells it. Which one a training resumes from, `training.checkpoints.newest_checkpoint` finds out.
+    """
     numbers = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
     return max((int(number) for number in numbers if number.isdigit()), default=None)
 

@@ -32,8 +32,9 @@ class ModelTask:
     """Description of one model of a study, with all that a process needs to train and measure it.
 
     out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
-    probe_windows, ablation_windows: Numbers of held-out windows that are probed, and whose loss is measured under
-    ablations. all_analyses: True runs all analyses, False only the stage `ALWAYS` (probes, position tables, shift).
+    probe_windows: Number of held-out windows that the probes and all other analyses of windows read.
+    ablation_windows: Number of held-out windows whose loss is measured under ablations.
+    all_analyses: True runs all analyses, False only the stage `ALWAYS` (probes, position tables, shift).
     """
 
     out: Path

@@ -26,6 +26,7 @@ from ..run.executors import Job
 from ..run.folder import RunFolder, keep_inner_run
 from ..run.jobs import progress_by_part, run_jobs
 from ..run.names import RESULTS_STEP, STUDY_SETTINGS
+from ..run.status import is_finished
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
@@ -278,7 +279,9 @@ def complete_study(study: Study) -> Path:
     _log_passes(study, steps)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.admit_workers()
     jobs = _jobs_left(study, steps, at_once)
-    results = _StudyResults(study, records, steps, at_once, trains_models=bool(jobs))
+    # Of a finished training only the measurements may be missing or damaged.
+    trains_models = not all(is_finished(study.run.path / job.args[0].model.folder) for job in jobs)
+    results = _StudyResults(study, records, steps, at_once, trains_models=trains_models)
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
     # With 1 `run_jobs` starts no process: trainings run one after another in this one, each with all its threads.
     total_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
@@ -321,7 +324,8 @@ class _StudyResults:
     Args:
         records: Records that need no model.
         at_once: How many models this command trains at the same time.
-        trains_models: Whether this command trains any; if not, the page keeps the `at_once` that it shows.
+        trains_models: Whether this command trains a model, and not only measures trained ones; if not, the page keeps
+            the `at_once` that it shows.
     """
 
     def __init__(self, study: Study, records: list[Record], steps: int, at_once: int, trains_models: bool) -> None:

@@ -75,7 +75,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     probe_windows: int = Field(
         500,
         ge=10,
-        description="Held-out windows that are probed and looked into.",
+        description="Held-out windows that the probes and all other analyses of windows read.",
         json_schema_extra={"default": "500; 250 at size tiny"},
     )
     probe_splits: int = Field(

@@ -24,7 +24,10 @@ COSTS = {
 
 
 def corpus_size_records(windows: Windows, study: str) -> list[Record]:
-    """Return records of the corpus: sizes, tokens that its training windows leave empty, and the unigram loss."""
+    """Return records of the corpus: sizes, tokens that its training windows leave empty, and the unigram loss.
+
+    study: name of the run, for the records, as in every function of this file.
+    """
     train = windows["train"]
     context = RecordContext("", study=study)
     records = []

@@ -7,7 +7,6 @@ from pathlib import Path
 from ..models.tensors import not_finite
 from .checkpoints import (
     CHECKPOINTS,
-    checkpoint_folders,
     drop_checkpoints_after,
     drop_old_optimizers,
     drop_unplanned,
@@ -56,8 +55,8 @@ class Checkpointer:
         return time.perf_counter() - self._saved_at > 60 * self.setup.config.checkpoint_minutes
 
     def newest_folder(self) -> Path | None:
-        """Return the folder of the newest checkpoint, None where there is none."""
-        folders = checkpoint_folders(self.root)
+        """Return the folder of the newest checkpoint after step 0, which may be damaged; None where there is none."""
+        folders = trained_checkpoint_folders(self.root)
         return folders[-1] if folders else None
 
     def load(self) -> int:

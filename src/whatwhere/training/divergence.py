@@ -24,7 +24,7 @@ def step_message(
     Args:
         step: number of the step, from 1.
         batch_file: file that holds the step's batch.
-        checkpoint: folder of the last good checkpoint, None where there is none.
+        checkpoint: folder of the last checkpoint, None where there is none after step 0.
     """
     place = f"step {step} of {label}"
     if error.parameters:
@@ -60,4 +60,4 @@ def _rate_hint(config: LoopConfig) -> str:
 
 
 def _checkpoint_hint(checkpoint: Path | None) -> str:
-    return "there is no checkpoint yet" if checkpoint is None else f"the last good checkpoint is {checkpoint}"
+    return "there is no checkpoint after step 0" if checkpoint is None else f"the last checkpoint is {checkpoint}"

@@ -95,7 +95,7 @@ def _remove_leftovers(config: ConfigWithScheme, run: RunFolder, name: str) -> No
     """Remove the files of a training, its checkpoint of step 0 too, but not settings, corpus and a scheme in use."""
     out = run.path
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
-    # The listed files are of a training without a later checkpoint, or whose weights are gone; files of corpus/, a run
+    # There are no weights and no checkpoint after step 0: all other listed files are of no use. Files of corpus/, a run
     # of its own, are not among them.
     leftovers += [file for file in run.listed_files() if file not in (name, SCHEME)]
     if config.scheme is None:
