@@ -11,14 +11,18 @@ from transformers import BertConfig, BertModel
 
 import whatwhere as ww
 from whatwhere import Encoder
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.tokenizer import open_tokenizer, train_tokenizer
+from whatwhere.encoder.registry import PRESETS
 from whatwhere.run.folder import RunFolder
+from whatwhere.run.progress import ignore_progress
 from whatwhere.study import heads_run
 from whatwhere.study.heads_run import run_heads
 from whatwhere.study.model_windows import model_windows
 from whatwhere.study.study_keys import HeadsConfig
+from whatwhere.training.scheme_settings import trust_scheme_of_job
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +157,22 @@ def test_unwritable_places_are_refused_first(bert, text, tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
     with pytest.raises(ValueError, match=f"may not write in {tmp_path}. Give another --out"):
         run_heads(None, None, bert, corpus=str(text), out=tmp_path / "new/heads")
+
+
+def test_a_worker_loads_the_scheme_of_the_model(tmp_path, monkeypatch):
+    """The worker was allowed to run the scheme and did not: `heads --on` could open no model of an own scheme."""
+    scheme = tmp_path / "mine.py"
+    scheme.write_text(
+        'from whatwhere.encoder import register_preset\nregister_preset("of_worker", base="ap", source="here")\n'
+    )
+    opened = []
+
+    def note_presets(*_given, **_named):
+        opened.append("of_worker" in PRESETS)
+        raise InterruptedError
+
+    monkeypatch.setattr(heads_run, "open_model", note_presets)
+    task = heads_run.HeadsTask("folder", RecordContext("m"), None, 0, (), str(scheme))
+    with trust_scheme_of_job(scheme.read_text()), pytest.raises(InterruptedError):
+        heads_run.measure_task(task, ignore_progress)
+    assert opened == [True] and "of_worker" not in PRESETS

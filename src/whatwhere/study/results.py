@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ..analysis.course import convergence_records
 from ..claims import evaluate as judge_claims
@@ -20,10 +20,9 @@ from .machine import machine_facts, versions
 from .study_settings import StudyConfig
 from .training_plan import ModelOfSeed, models_of
 
-C = TypeVar("C", bound=StrictConfig)
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-PAGE_FACTS = "study.json"  # facts of the page of a study, an evaluation or `whatwhere heads`
+PAGE_FACTS = "study.json"  # facts of the page, of a study and also of an evaluation or `whatwhere heads`
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
@@ -35,20 +34,21 @@ NOTES = {
 }
 
 
-def resume_or_clear(config: C, run: RunFolder, settings_file: str) -> C:
-    """Return the settings that a command goes on with; clear a run without results, to begin anew.
+def begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+    """Save the settings of a command that measures everything anew each time, and clear a run without results.
 
-    For commands that measure everything anew each time and write all results at the end (`heads`, `spectra`): when
-    stopped, they leave files of other settings.
+    For `heads` and `spectra`, which write all results at the end: when stopped, they leave files of other settings.
+    Earlier results stay until the new ones replace them; they must be of the same settings, none of which may change.
 
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.
     """
     if run.finished_step(RESULTS_STEP) is not None:
-        return config.resume(run, settings_file)
+        config.resume(run, settings_file)
+        return
     if leftovers := run.listed_files():
         run.remove(*leftovers)
-    return config.save_in(run, settings_file)
+    config.save_in(run, settings_file)
 
 
 def save_results(
@@ -60,7 +60,10 @@ def save_results(
     inputs: Mapping[str, Any] | None = None,
     unfinished: int = 0,
 ) -> Path:
-    """Write records, claims and facts of the page as one step of a run, then draw the page; return its path.
+    """Write records, claims and facts of the page, mark them as one step of a run, and draw the page; return its path.
+
+    The files are written one after another. After a kill in between, an earlier step of this name still counts as
+    finished, over files of both: the command calls this function again, whatever it finds.
 
     Args:
         facts_file: Name of the file for `page_facts`.
