@@ -14,7 +14,7 @@ from rich.progress import Progress
 from threadpoolctl import threadpool_info
 
 from whatwhere.run.executors import Job
-from whatwhere.run.jobs import progress_by_part, run_jobs, thread_shares_of_jobs
+from whatwhere.run.jobs import progress_by_part, run_jobs, threads_of_jobs
 from whatwhere.run.processes import Processes
 from whatwhere.run.signals import Stopped
 
@@ -62,7 +62,7 @@ def die(progress):
     ],
 )
 def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
-    assert thread_shares_of_jobs(jobs, most) == plan
+    assert threads_of_jobs(jobs, most) == plan
 
 
 @pytest.mark.whole
@@ -75,7 +75,7 @@ def test_short_jobs_may_share_processes(processes, fresh, most):
 
 @pytest.mark.whole
 def test_results_come_from_processes_with_the_planned_threads(processes, capsys):
-    jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(thread_shares_of_jobs(3, 2))]
+    jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads_of_jobs(3, 2))]
     found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}
     assert [found[i][:2] for i in range(3)] == [(0, 1), (1, 1), (4, 2)]
     assert os.getpid() not in {pid for _, _, pid in found.values()}

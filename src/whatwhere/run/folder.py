@@ -35,7 +35,8 @@ from .manifest import MANIFEST, Manifest
 LOG = "log.jsonl"
 _LONGEST = 4096  # characters of a path
 _removable_runs: set[Path] = set()  # runs made by this process, removed with the run around them if it is refused
-# Lines are added to the first two, and people edit cards. A finished training lists its log all the same.
+# What `create`, `move_in` and `files_not_in_manifest` leave out: lines are added to the first two, people edit cards. A
+# finished training lists its log all the same. Pages have no hash either: no method of a run writes them.
 _FILES_WITHOUT_HASH = (MANIFEST, LOG, "README.md")
 
 

@@ -2,7 +2,7 @@
 
 Two trainings side by side, of one thread each, end sooner than the same two one after the other, of two threads each:
 an encoder of some million parameters has too little to do in each operation. The result of a job depends on its number
-of threads, which the caller fixes (`thread_shares_of_jobs`), not on the jobs beside it.
+of threads, which the caller fixes (`threads_of_jobs`), not on the jobs beside it.
 """
 
 import os
@@ -33,8 +33,8 @@ def parallel_jobs() -> int:
     return count_cores()
 
 
-def thread_shares_of_jobs(job_count: int, at_once: int) -> list[int | None]:
-    """Return the share of each job in `at_once` threads, where `at_once` jobs run at the same time.
+def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
+    """Return how many of `at_once` threads each job has, where `at_once` jobs run at the same time.
 
     Each job has one thread, except the last ones, fewer than `at_once`, which share all of them. Where jobs run one by
     one, each has None: all threads of the process. A caller with several threads for each job multiplies.
@@ -160,9 +160,10 @@ def _show_bars(progress: bool, job_count: int = 0, name: str = "") -> Iterator[S
                     running[number] = part, display.add_task(f"{label}: {part}", total=total or None, note="")
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
-                # A job has the share 0 before its training, and TRAINING_SHARE after it, until the job ends.
-                has_trained = number in shares
-                share_trained = float(has_trained)
+                # A job has the share 0 before its training, and TRAINING_SHARE after it, until the job ends. Between
+                # reports of its training it reports no other part.
+                training_reported = number in shares
+                share_trained = float(training_reported)
                 if total and part in TRAINING_PARTS:
                     share_trained = done / total
                 share = 1.0 if total is None else TRAINING_SHARE * share_trained

@@ -42,7 +42,7 @@ def writer_of(folder: Path) -> str | None:
 
 
 def is_free(folder: Path) -> bool:
-    """Return whether no process writes to a folder; True where this user may not read its lock."""
+    """Return whether no process writes to a folder; True where its lock cannot be read, or files cannot be locked."""
     with suppress(OSError), (folder / LOCK).open("rb") as file:
         try:
             # Shared: two processes that call this at once both find the folder free.

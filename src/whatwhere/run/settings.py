@@ -263,10 +263,15 @@ class StrictConfig(BaseModel):
     def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
         """Return the settings with which a command goes on in a run that holds something made with saved settings.
 
-        These are the saved ones, with the new values of the keys that may change; nothing is written. Each key of these
-        settings, after `join_earlier`, is compared with the saved one, and another value is refused, unless the key is
-        in `CHANGEABLE_KEYS` or `changeable` (then the new value is returned), or both are paths with equal content
-        (`has_same_content`, `plain_path`).
+        These are the saved ones, but every key that may change has its value in these settings, also where that is a
+        default. Nothing is written. Each other key of these settings, after `join_earlier`, is compared with the saved
+        one, and another value is refused, unless both are paths with equal content (`has_same_content`, `plain_path`).
+        Keys that may change are those in `CHANGEABLE_KEYS` and `changeable`.
+
+        Call it where a later command would use something that was made with the saved settings. A new kind of run asks
+        for any finished step (`run.inputs_of_steps()`), as an evaluation does. A study calls it as soon as settings are
+        saved, so that `--out` alone resumes it; a training where there are trained steps; geometry, whose counts carry
+        their inputs, where there are results.
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text

@@ -27,7 +27,7 @@ from ..run.executors import Job
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.hub import refuse_hub_names
-from ..run.jobs import parallel_jobs, run_jobs, thread_shares_of_jobs
+from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
 from ..run.names import EVALUATE_ALL, RESULTS_STEP
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job
@@ -129,7 +129,7 @@ def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:
     for _, group in groupby(trials, key=lambda trial: trial.stage):
         stage = list(group)
         at_once = parallel_jobs() if len(stage) > 1 else 1
-        threads |= zip(map(id, stage), thread_shares_of_jobs(len(stage), at_once), strict=True)
+        threads |= zip(map(id, stage), threads_of_jobs(len(stage), at_once), strict=True)
     return threads
 
 
@@ -318,6 +318,7 @@ def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[A
 
 
 def _settings_of(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
+    """Return the settings of a benchmark in `evaluate all`: its `brief` ones, for little time, and the shared."""
     shared = {"models": config.models, "data": config.data, "untrained": config.untrained, "scheme": config.scheme}
     named = {"tasks": tasks} if "tasks" in benchmark.config.model_fields else {}
     return benchmark.config.parse({**benchmark.brief, **shared, **named})

@@ -386,7 +386,7 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     Of m positions out of n: `positions` and noise floors (m,); `support` (n,); `left_out` (n - m,); `lag` (lags,), and
     at each lag the root of the mean squared distance, with the sign of that mean; distances of pairs (m, m) float32,
     and under names that end in `_half` the half-widths of 95 % intervals (`corrected_squares_half`: of the squares of
-    `corrected`, with its sign); `eigenvalues` (k,); `coords` (m, at most FIGURE_COLUMNS).
+    `corrected`, each taken with the sign of its entry); `eigenvalues` (k,); `coords` (m, at most FIGURE_COLUMNS).
     """
     distributions = geometry.distributions
     lags_of_pairs = np.abs(distributions.positions[:, None] - distributions.positions)

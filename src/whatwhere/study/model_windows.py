@@ -12,7 +12,9 @@ from ..corpus.windows import own_windows
 from ..models.lengths import max_tokens, usual_length
 
 MOST_TOKENS = 512  # of a window where the user gives no length
-TOKENS_OF_PYTHON_DOCS = 4_000_000  # at least; a part of python-docs is read in seconds, all in a minute
+# Lower bound of the tokens in all of python-docs, from which follows how small a part has enough: reading all takes a
+# minute.
+TOKENS_OF_PYTHON_DOCS = 4_000_000
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..corpus import Windows
 from ..models.explain import costs, matched_width
-from ..run.jobs import parallel_jobs, thread_shares_of_jobs
+from ..run.jobs import parallel_jobs, threads_of_jobs
 from ..run.processes import count_cores
 from .study_settings import StudyConfig
 
@@ -89,8 +89,8 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
     Of four models on eight cores, three at once, the first three have two threads each, and the last, alone, six.
     """
     per_model = threads_per_model(at_once)
-    shares = thread_shares_of_jobs(len(config.models) * config.seeds, at_once)
-    return [None if share is None else share * per_model for share in shares]
+    counts = threads_of_jobs(len(config.models) * config.seeds, at_once)  # with one thread each
+    return [None if count is None else count * per_model for count in counts]
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:

@@ -27,7 +27,10 @@ _TOKENIZER_KEYS = ("tokenizer", "vocab_size", "newline_token")
 
 @contextmanager
 def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
-    """Open the folder of a training; the main process writes, the others read.
+    """Open the folder of a training; the main process holds its lock and writes its manifest.
+
+    The others read the manifest, and write files that it does not list: their shards of optimizer states, and a batch
+    that is not finite.
 
     Raises:
         ValueError: as `RunFolder.open`.
@@ -45,7 +48,9 @@ def has_trained_steps(run: RunFolder) -> bool:
 
 
 def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that a training goes on with; clear one without a checkpoint after step 0, to begin anew.
+    """Return the settings that a training goes on with; clear one without trained steps, to begin anew.
+
+    Trained steps are a checkpoint after step 0 or weights (`has_trained_steps`).
 
     All processes call this. Clearing removes the log, checkpoints, batches that were not finite, and listed files but
     the scheme that `config` names; the corpus stays. Any other training keeps its settings and its scheme.
