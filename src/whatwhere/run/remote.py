@@ -254,7 +254,11 @@ def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterato
 
 
 def _do_when_run_is_free(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
-    """Do a job once the run that it writes is free: a worker may still do that job for a command that has ended."""
+    """Do a job; where it opens a run, as a training does, wait until no other process writes to that run.
+
+    A worker may still do that job for a command that has ended. Jobs that write by `RunFolder.at` wait for nothing: for
+    them `Cluster.wait_until_idle` has waited.
+    """
     until = time.monotonic() + SECONDS_TO_WAIT_FOR_WRITER
     while True:
         try:

@@ -261,17 +261,16 @@ class StrictConfig(BaseModel):
     # ---- in the folder of a run ----
 
     def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
-        """Return the settings with which a command goes on in a run that holds something made with saved settings.
+        """Return the saved settings of a run, with the values of this command for the keys that may change.
 
-        These are the saved ones, but every key that may change has its value in these settings, also where that is a
-        default. Nothing is written. Each other key of these settings, after `join_earlier`, is compared with the saved
-        one, and another value is refused, unless both are paths with equal content (`has_same_content`, `plain_path`).
-        Keys that may change are those in `CHANGEABLE_KEYS` and `changeable`.
+        Keys that may change are listed in `CHANGEABLE_KEYS` and `changeable`. They take the value of this command
+        (`self`), even where it is a default. Every other key is compared with the saved one, after `join_earlier`, and
+        another value is refused, unless both are paths with equal content (`has_same_content`, `plain_path`). Nothing
+        is written.
 
-        Call it where a later command would use something that was made with the saved settings. A new kind of run asks
-        for any finished step (`run.inputs_of_steps()`), as an evaluation does. A study calls it as soon as settings are
-        saved, so that `--out` alone resumes it; a training where there are trained steps; geometry, whose counts carry
-        their inputs, where there are results.
+        A command calls it where it would use something that was made with the saved settings: an evaluation where a
+        trial is finished, a training where there are trained steps, geometry where there are results. A study calls it
+        as soon as settings are saved, so that `--out` alone resumes it.
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text
@@ -291,7 +290,7 @@ class StrictConfig(BaseModel):
         return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
-        """Return the saved settings of a run that these are to resume.
+        """Return the saved settings of the run that this command resumes.
 
         Raises:
             ValueError: as `load_verified`.

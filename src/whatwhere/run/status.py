@@ -44,7 +44,10 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether the training in a folder is finished; hashes are not compared."""
+    """Return whether the training in a folder is finished; hashes are not compared.
+
+    A folder without a manifest, such as a copy of some files, counts as finished where it has summary and weights.
+    """
     run = RunFolder.at(folder)
     is_trained = run.kind is None or run.finished_step(TRAINED_STEP) is not None
     return is_trained and (folder / SUMMARY).is_file() and has_weights(folder)

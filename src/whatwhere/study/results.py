@@ -39,6 +39,7 @@ def begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None
 
     For `heads` and `spectra`, which write all results at the end: when stopped, they leave files of other settings.
     Earlier results stay until the new ones replace them; they must be of the same settings, none of which may change.
+    The input is not accepted yet: a ValueError before `save_results` removes the files of a new run.
 
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.
@@ -62,8 +63,8 @@ def save_results(
 ) -> Path:
     """Write records, claims and facts of the page, mark them as one step of a run, and draw the page; return its path.
 
-    The files are written one after another. After a kill in between, an earlier step of this name still counts as
-    finished, over files of both: the command calls this function again, whatever it finds.
+    The files are written one after another. A kill in between leaves some new files beside old ones, and the step of
+    the earlier results still counts as finished. So a command that is given again must always call this function.
 
     Args:
         facts_file: Name of the file for `page_facts`.

@@ -182,7 +182,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         "tables",
         "first_row",
         "models",
-        "scheme",  # may be added or left out; another text than the run's is refused
+        "scheme",  # may be added; another text than the run's is refused, and so is a command without a saved one
         "seed",
         "workers",
     )

@@ -24,8 +24,8 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-# Parts of a scheme by their names in an encoder, and the group of all their parameters, whatever these are called: the
-# buckets of T5, `relative.table`, are biases.
+# Parts of a scheme by their names in an encoder, and the group of parameters inside them for which `_group_of` finds no
+# other. A parameter's own name does not count: T5's values, `relative.table`, are biases.
 GROUP_OF_PART = {
     "position_embeddings": "table",
     "distance_vectors": "table",

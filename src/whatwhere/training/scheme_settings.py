@@ -127,7 +127,7 @@ class ConfigWithScheme(SchemeKeys):
         return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
-        """Return the saved settings of a run, after comparing the scheme of these with the run's copy.
+        """Return the saved settings of a run, after comparing the scheme of this command with the run's copy.
 
         Raises:
             ValueError: the scheme differs from the run's copy, or as `load_verified`.
