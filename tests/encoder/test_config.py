@@ -46,6 +46,13 @@ def test_tupes_family_is_bert_base(name):
     assert ww.preset(name, "tiny").hidden_size == 128 and ww.preset(name, "tiny").num_attention_heads == 4
 
 
+def test_a_wider_position_stream_leaves_meaning_its_width():
+    """A number for `d_pos` took the columns from the semantic stream."""
+    plain = ww.preset("dstg", "tiny")
+    wide = ww.preset("dstg", "tiny", d_pos=32)
+    assert wide.position_size == 32 and wide.stream_sizes[1] == plain.stream_sizes[1]
+
+
 def test_paper_dstg_is_48_and_720():
     # DSTG 3.1-3.3: d_head = 768/6, values 8 and 120 wide per head, SwiGLU 4 × 48 and 4 × 720.
     config = ww.preset("dstg")

@@ -35,7 +35,7 @@ SIZES: dict[str, dict[str, Any]] = {
 # "stream", because saved configurations without the key were trained with it.
 RESIDUALS = {"neobert": "normalized", "bert": "stream"}
 
-# `streams=2` adds a position stream, as wide as the size says; with `d_pos="head"` as wide as a head (SPLIT).
+# `streams=2` adds a position stream, as wide as the size or `d_pos` says; `d_pos="head"`: as wide as a head (SPLIT).
 register_preset("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 register_preset("ap", "nope", "DSTG section 3.3", absolute="learned")
 register_preset("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
@@ -109,9 +109,10 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     widths = SIZES[size][block]
     has_two_streams = values.pop("streams", 1) == 2
     d_pos = values.pop("d_pos", widths["position_stream"])
+    added_width = d_pos if isinstance(d_pos, int) else widths["position_stream"]
     settings = {
         "preset": name,
-        "hidden_size": widths["model"] + (widths["position_stream"] if has_two_streams and block == "neobert" else 0),
+        "hidden_size": widths["model"] + (added_width if has_two_streams and block == "neobert" else 0),
         "num_hidden_layers": widths["layers"],
         "num_attention_heads": widths["heads"],
         "max_position_embeddings": SIZES[size]["positions"],

@@ -114,7 +114,8 @@ def register_pair_terms(name: str) -> Callable[[_Part], _Part]:
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:
     """Register a named configuration: the fields of `base` (an earlier preset, or None) and the given ones.
 
-    fields: of `EncoderConfig`, or `streams` and `d_pos` (`presets.py`).
+    fields: of `EncoderConfig`, or `streams` (1 or 2) and `d_pos`, the width of the position stream of two: a number or
+    "head", the width of a head; default: the size's.
 
     Raises:
         ValueError: the name is taken, empty or "none", it is its own base, or the base is not registered (so no circle
