@@ -37,12 +37,15 @@ def _this_process() -> str:
 
 
 def writer_of(folder: Path) -> str | None:
-    """Return the process that writes to a folder, "PID on HOST"; None where none does."""
+    """Return the process that holds the lock of a folder, "PID on HOST"; None where none does."""
     return None if is_free(folder) else _read_writer(folder)
 
 
 def is_free(folder: Path) -> bool:
-    """Return whether no process writes to a folder; True where its lock cannot be read, or files cannot be locked."""
+    """Return whether no process holds the lock of a folder; True where it cannot be read, or files cannot be locked.
+
+    A job that writes by `RunFolder.at` holds none, though its command may have been killed.
+    """
     with suppress(OSError), (folder / LOCK).open("rb") as file:
         try:
             # Shared: two processes that call this at once both find the folder free.

@@ -98,8 +98,8 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    # Keys that may change when a run is resumed, though some change last bits from there on: `at_once` the threads of
-    # what is still to train, `sharding` the order of its sums.
+    # Keys that may change when a run is resumed, though some change last bits from there on: `at_once`, and models and
+    # seeds that are added to a study, the threads of what is still to train; `sharding` the order of its sums.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
     # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`

@@ -76,7 +76,7 @@ def run_evaluation(
             ]
             finished = run_jobs(
                 jobs,
-                at_once,
+                at_once,  # in threads: while trials run side by side, each has one
                 progress,
                 process_per_job=False,
                 name="trials",

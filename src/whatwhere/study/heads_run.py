@@ -28,7 +28,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_attention
 from .machine import machine_facts
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import PAGE_FACTS, begin_anew, command_of, save_results
+from .results import PAGE_FACTS, command_of, save_or_compare_settings, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -130,7 +130,7 @@ def run_heads(
             absolute = folder.absolute() if folder.exists() else folder  # a name on the Hub stays
             settings = {"corpus": corpus, "field": field, "windows": windows, "length": length}
             config = HeadsConfig.parse({"model": str(absolute), **settings, "ablate": ablation_windows})
-            begin_anew(config, run, SETTINGS_FILE)
+            save_or_compare_settings(config, run, SETTINGS_FILE)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, text_name = stack.enter_context(opened)
         held_out = window_sets["held_out"]

@@ -34,12 +34,12 @@ NOTES = {
 }
 
 
-def begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
-    """Save the settings of a command that measures everything anew each time, and clear a run without results.
+def save_or_compare_settings(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
+    """Save the settings in a run without results, which is cleared first; in one with results, refuse other settings.
 
-    For `heads` and `spectra`, which write all results at the end: when stopped, they leave files of other settings.
-    Earlier results stay until the new ones replace them; they must be of the same settings, none of which may change.
-    The input is not accepted yet: a ValueError before `save_results` removes the files of a new run.
+    For `heads` and `spectra`, which measure everything each time and write all results at the end: when stopped, they
+    leave files of other settings. Results stay until new ones replace them. None of the settings may change. The input
+    is not accepted yet: a ValueError before `save_results` removes the files of a new run.
 
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.
@@ -67,7 +67,8 @@ def save_results(
     the earlier results still counts as finished. So a command that is given again must always call this function.
 
     Args:
-        facts_file: Name of the file for `page_facts`.
+        facts_file: Name of the file for `page_facts`: PAGE_FACTS, or the file by which `report.loaded_run.page_kind`
+            finds a page of another kind.
         page_facts: Values that the page shows, or that decide its kind; the versions of packages are added.
         claims: Verdicts on the records; None where a run has none.
         inputs: Plain values that the results were made from, such as the names of the models.

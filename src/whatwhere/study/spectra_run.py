@@ -15,7 +15,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import begin_anew, command_of, save_results
+from .results import command_of, save_or_compare_settings, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -83,7 +83,7 @@ def run_spectra(
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        begin_anew(config, run, SETTINGS_FILE)
+        save_or_compare_settings(config, run, SETTINGS_FILE)
         measured = measure_tables(sources, words, run.name)
         page_facts = measured.summary()
         files: list[str] = []

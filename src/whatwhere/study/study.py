@@ -162,13 +162,16 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
 
 
 def _check_models(config: StudyConfig, windows: Windows, log: StudyLog) -> None:
-    """Refuse models that cannot train on the windows, and log models that read no segments."""
+    """Refuse models that cannot train on the windows, and log models that read no segments.
+
+    Windows that are enough for all models stay, whatever is refused afterwards.
+    """
     with prefix_training_keys_in_errors():
         for name in config.models:
-            training = config.pretraining(name)
-            check_enough_windows(windows, training.batch_size)
-            keep_inner_run(windows.folder)  # windows may have taken hours, and the corrected command uses them
-            encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
+            check_enough_windows(windows, config.pretraining(name).batch_size)
+        keep_inner_run(windows.folder)  # they may have taken hours, and the corrected command uses them
+        for name in config.models:
+            encoder = config.pretraining(name).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
             if words := segments_message(name, encoder, windows):
                 log.log_event("no segments", words, model=name)
 

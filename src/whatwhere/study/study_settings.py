@@ -182,7 +182,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         "tables",
         "first_row",
         "models",
-        "scheme",  # may be added; another text than the run's is refused, and so is a command without a saved one
+        "scheme",  # may be added later; `load_to_resume` refuses to leave out or change one that the run has saved
         "seed",
         "workers",
     )

@@ -44,6 +44,8 @@ class Validator:
     def validate(self) -> dict[str, float]:
         """Read all held-out batches and return the values for the log.
 
+        Each of several processes reads all of them, so nothing is summed over processes.
+
         validation_loss: mean over all labels, in nats. validation_accuracy: share of the labels predicted correctly.
         validation_labels: number of the labels. And `more_values`.
         """
