@@ -89,7 +89,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
             BERT's block: 12 layers, 768). SPLIT's position stream is a head wide. The block decides the width:
             `preset("tupe-r", block="neobert")` is as wide as `ap`. It decides the residual, too: "normalized" for every
             preset in NeoBERT's block, "stream" in BERT's, where the sum is normalised.
-        **fields: any `EncoderConfig` field, overriding the preset's.
+        **fields: any `EncoderConfig` field, overriding the preset's, and `streams` and `d_pos` (`register_preset`).
+            `position_size` alone takes its columns from the semantic stream; `d_pos` adds them in NeoBERT's block.
 
     Raises:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.

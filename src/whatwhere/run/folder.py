@@ -4,7 +4,8 @@
 is written under a temporary name, its hash is added to the manifest, and the file is renamed. A process that is killed
 before the rename leaves a hash that the file does not have yet; the next `open` puts the former hash back.
 
-One command holds the lock. Its jobs write through `RunFolder.at`, without a lock.
+One command holds the lock. Its jobs write to this run through `RunFolder.at`, without a lock; a run inside, such as a
+training of a study, has a lock of its own.
 """
 
 import json
@@ -266,7 +267,10 @@ class RunFolder:
         self._manifest.append({"removed": list(names)})
 
     def remove(self, *names: str) -> None:
-        """Remove files or folders of the run, from its manifest first."""
+        """Remove files or folders of the run, from its manifest first.
+
+        Finished steps stay in the manifest, also those whose files are removed: `is_reusable` looks at the files.
+        """
         self.drop_entries(*names)
         for name in names:
             path = self.path / name
@@ -343,7 +347,8 @@ class RunFolder:
         """Mark a step as finished in the manifest, and accept the input of the run (`accept_input`).
 
         Args:
-            inputs: Plain values that the step was made from; `is_reusable` compares them.
+            inputs: Plain values that the step was made from; `is_reusable` compares them. None are needed where they
+                follow from settings that cannot change in this run.
             files: Names of the files that the step wrote.
             outcome: Small results, plain values, that need no file.
         """

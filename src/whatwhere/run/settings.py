@@ -91,15 +91,17 @@ class StrictConfig(BaseModel):
         check_values               each key and value alone
         check_existence            names and paths
         pydantic's validators      values together, when an object is made
-        check                      in subclasses: what needs an encoder, a device or a file, before any text is read
+
+    `PretrainConfig.check` then tries what needs an encoder, a device or a file, before any text is read.
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    # Keys that may change when a run is resumed, though some change last bits from there on: `at_once`, and models and
-    # seeds that are added to a study, the threads of what is still to train; `sharding` the order of its sums.
+    # Keys that may change when a run is resumed. Some change last bits from there on: `at_once`, and models or seeds
+    # that are added to a study, change the number of threads of trainings that are not finished; `sharding` changes the
+    # order of sums.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
     # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`
@@ -270,7 +272,8 @@ class StrictConfig(BaseModel):
 
         A command calls it where it would use something that was made with the saved settings: an evaluation where a
         trial is finished, a training where there are trained steps, geometry where there are results. A study calls it
-        as soon as settings are saved, so that `--out` alone resumes it.
+        as soon as settings are saved: no other command may replace them. (That `--out` alone resumes a study or a
+        training is the work of `_settings_file` in `cli/train.py`, which begins with the saved file.)
 
         Other code compares some inputs: models and seeds of a study (`study._check_saved_models`), the tokenizer of
         windows (`training_folder`, `corpus.build`), rows and weights of a fine-tuning (`finetune`), counted text

@@ -69,7 +69,7 @@ def save_results(
     Args:
         facts_file: Name of the file for `page_facts`: PAGE_FACTS, or the file by which `report.loaded_run.page_kind`
             finds a page of another kind.
-        page_facts: Values that the page shows, or that decide its kind; the versions of packages are added.
+        page_facts: Values that the page shows; the versions of packages are added.
         claims: Verdicts on the records; None where a run has none.
         inputs: Plain values that the results were made from, such as the names of the models.
         unfinished: Pieces of work that are not done yet, which `whatwhere status` reads.

@@ -144,7 +144,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     if is_resumed:
         config = config.resume(run, STUDY_SETTINGS, saved=_load_saved_settings(run, config))
     else:
-        config = config.save_in(run, STUDY_SETTINGS)  # at once: after a kill `--out` alone resumes
+        config = config.save_in(run, STUDY_SETTINGS)  # at once, as windows take long: a kill leaves settings to resume
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     if words := config.differences_message():

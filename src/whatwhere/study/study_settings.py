@@ -145,7 +145,10 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
 
 @contextmanager
 def prefix_training_keys_in_errors() -> Iterator[None]:
-    """Write keys in the errors that a training raises as a study takes them: `training.batch_size` for `batch_size`."""
+    """Write keys in the errors that a training raises as a study takes them: `training.batch_size` for `batch_size`.
+
+    Only a key that stands after `--set` is found.
+    """
     try:
         yield
     except ValueError as error:
@@ -182,7 +185,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         "tables",
         "first_row",
         "models",
-        "scheme",  # may be added later; `load_to_resume` refuses to leave out or change one that the run has saved
+        "scheme",  # may be added; what a run with a scheme refuses, see `ConfigWithScheme.resume`
         "seed",
         "workers",
     )

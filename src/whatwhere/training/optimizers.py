@@ -24,8 +24,9 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-# Parts of a scheme by their names in an encoder, and the group of parameters inside them for which `_group_of` finds no
-# other. A parameter's own name does not count: T5's values, `relative.table`, are biases.
+# Parts of a scheme by their names in an encoder, and the group of their parameters: inside a part of `table` of all,
+# inside a part of `biases` of all but tables and standard modules (`_group_of`). T5's values, `relative.table`, are
+# biases: their class does not list them in its attribute `tables`.
 GROUP_OF_PART = {
     "position_embeddings": "table",
     "distance_vectors": "table",

@@ -59,9 +59,10 @@ def check_trusted(path: Path, named_by: Path) -> None:
 
 
 def use_scheme(path: Any) -> None:
-    """Load a file that registers a scheme of the user's, and trust its text; None changes nothing.
+    """Run a file that registers a scheme of the user's, and trust its text; None changes nothing.
 
-    A text that is loaded already is only trusted.
+    This is no check: call it for a file that the user gave, or whose text `check_trusted` has accepted. A text that is
+    loaded already is only trusted.
 
     Raises:
         ValueError: the file does not run, registers a name that is taken, or could not travel with a saved model.
@@ -123,7 +124,11 @@ class ConfigWithScheme(SchemeKeys):
         return self._with_copy_of(run)
 
     def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
-        """Return the settings with which a command goes on in a run; they name the run's copy of the scheme."""
+        """Return the settings with which a command goes on in a run; they name the run's copy of the scheme.
+
+        A run that has a scheme refuses another text (`check_same_scheme`), and a command without one whose user has not
+        given this process that text in another way (`check_trusted`).
+        """
         return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
