@@ -96,16 +96,17 @@ def _write_often(folder, counts) -> None:
 
 
 def test_a_second_thread_of_a_process_is_refused(tmp_path):
-    """Two threads of one program both wrote; the thread that holds a folder may hold it once more."""
+    """Two threads of one program both wrote."""
 
     def hold():
         with lock(tmp_path):
             pass
 
     with lock(tmp_path), ThreadPoolExecutor(1) as thread:
-        hold()
-        with pytest.raises(InUse, match="written by another thread of this program"):
+        with pytest.raises(InUse, match="being written by this program already"):
             thread.submit(hold).result()
+        with pytest.raises(InUse, match="being written by this program already"):
+            hold()
     hold()
     assert is_free(tmp_path)
 

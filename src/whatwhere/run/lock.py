@@ -3,7 +3,6 @@
 import fcntl
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ SECONDS_TO_WAIT = 0.1  # for a locked folder: `is_free` of another process takes
 
 
 class InUse(ValueError):
-    """Error for a folder to which another process, or another thread of this one, writes."""
+    """Error for a folder to which another process, or this one already, writes."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         super().__init__(folder, writer)  # pickled with its arguments where it comes from another process
@@ -28,7 +27,7 @@ class InUse(ValueError):
 
     def __str__(self) -> str:
         if self.writer == _this_process():
-            return f"{self.folder} is being written by another thread of this program. Give each a folder of its own."
+            return f"{self.folder} is being written by this program already. Give each writer a folder of its own."
         return f"{self.folder} is being written by process {self.writer}. Wait for it, or choose another --out."
 
 
@@ -75,31 +74,21 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
                 raise
 
 
-_locked_folders: dict[Path, int] = {}  # folder that this process has locked -> the thread that did
-
-
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Lock a folder for this thread inside the block; the system frees the lock if the process dies.
-
-    A thread may lock a folder again that it has locked already.
+    """Lock a folder inside the block; the system frees the lock if the process dies.
 
     Raises:
-        InUse: another process or thread has locked the folder.
+        InUse: another process, another thread or a block around this one has locked the folder.
     """
-    if _locked_folders.get(folder.resolve()) == threading.get_ident():
-        yield
-        return
     new_folders = [new for new in (folder, *folder.parents) if not new.exists()]
     path = folder / LOCK
     file_lock = FileLock(path, timeout=SECONDS_TO_WAIT)
     _acquire(file_lock, path)
     try:
         write_text(folder / WRITER, _this_process())
-        _locked_folders[folder.resolve()] = threading.get_ident()
         yield
     finally:
-        _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
             # A waiting process sees that the file it locks is gone, and opens a new one (filelock 4.2 and later).
