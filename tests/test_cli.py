@@ -348,7 +348,19 @@ def test_position_below_chance_is_read_nowhere():
     records += [Record("s", "m", f"probe.{name}", 5.0) for name in ("documents", "windows", "length")]
     for value, said in ((-0.03, "is read nowhere: R² is -0.03 at best"), (0.4, "can be read best from the state")):
         records[0] = replace(records[0], value=value)
-        assert f"A token's position {said}" in _probe_text(records, "a text")
+        assert f"A token's position {said}" in _probe_text(records, "a text", 0)
+
+
+def test_the_sentence_of_probes_leaves_out_untrained_outputs():
+    """The first line quoted the last position stream of dstg, on which no verdict rests."""
+    values = {("position", 0): 0.5, ("semantic", 0): 0.2, ("position", 1): 0.9, ("semantic", 1): 0.3, ("all", 1): 0.9}
+    records = [Record("s", "m", "r2.token", value, layer=layer, part=part) for (part, layer), value in values.items()]
+    records.append(Record("s", "m", "r2.token.chance", 0.01, layer=0, part="all"))
+    records += [Record("s", "m", f"probe.{name}", 5.0) for name in ("documents", "windows", "length")]
+    said = _probe_text(records, "a text", 0)
+    assert "from the position stream best in layer 0 (R² 0.50), from the semantic stream after the last, 1" in said
+    assert "No gradient reaches the position stream after layer 1" in said and "0.90" in said
+    assert "0.90), from" in _probe_text(records, "a text", 1) or "R² 0.90" in _probe_text(records, "a text", 1)
 
 
 @pytest.mark.whole

@@ -383,7 +383,7 @@ def test_ended_command_can_be_given_again_at_once(cluster, studied, tmp_path, nu
     _, said = study.communicate(timeout=300)
     if number == signal.SIGINT:
         assert study.returncode == 130 and STOPPING in said, said
-        assert said.endswith("Give the same command again: it keeps what is finished.\n")
+        assert said.endswith("Give the same command again: it keeps what its folder has finished.\n")
         newest = [max(int(path.name[5:]) for path in model.glob("checkpoints/step-*")) for model in models]
         logged = [read_lines(model / "log.jsonl")[-1]["step"] for model in models]
         assert all(step >= last for step, last in zip(newest, logged, strict=True))

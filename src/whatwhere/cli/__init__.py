@@ -150,5 +150,7 @@ def _verbs_with(option: str, command: Any, name: str = "whatwhere") -> list[str]
 def _stopped(where: str) -> int:
     """Print how to resume, and return the exit status of the signal that came."""
     stopped = f"stopped {where}" if where else "stopped"
-    print(f"\nwhatwhere: {stopped}. Give the same command again: it keeps what is finished.", file=sys.stderr)
+    print(
+        f"\nwhatwhere: {stopped}. Give the same command again: it keeps what its folder has finished.", file=sys.stderr
+    )
     return 128 + (stop_signal() or signal.SIGINT)

@@ -45,6 +45,7 @@ def probe(
     check_model(model, scheme, corpus)
     from ..analysis.probes import probe_records
     from ..analysis.record_context import RecordContext
+    from ..encoder.config import last_trained_layer
     from ..models.open import open_model
     from ..study.model_windows import model_windows
     from ..study.training_records import learning_records, undertrained_message
@@ -64,17 +65,24 @@ def probe(
     undertrained = undertrained_message(learning, folder.name)
     facts = {"model": model, "corpus": source, "undertrained": undertrained or None, "records": [vars(r) for r in rows]}
     warning = [undertrained, ""] if undertrained else []
-    emit(facts, as_json, "\n".join([*warning, _probe_text(rows, source)]))
+    trained = last_trained_layer(encoder.config, "position")
+    emit(facts, as_json, "\n".join([*warning, _probe_text(rows, source, trained)]))
 
 
-def _probe_text(records: list[Any], source: str) -> str:
-    """Return the results of the probes as text: a sentence, then a row for each layer and part of the state."""
+def _probe_text(records: list[Any], source: str, last_of_positions: int) -> str:
+    """Return the results of the probes as text: a sentence, then a row for each layer and part of the state.
+
+    last_of_positions: last layer in which the position stream is trained; of later ones the sentence takes the semantic
+    stream alone.
+    """
     from ..analysis.passes import TARGETS
 
     probes = [r for r in records if r.layer is not None]
     values = {(r.layer, r.part, r.metric): r for r in probes}
     places = list(dict.fromkeys((r.layer, r.part) for r in probes))
-    of_token = [r for r in probes if r.metric == "r2.token"]
+    all_of_token = [r for r in probes if r.metric == "r2.token"]
+    of_token = [r for r in all_of_token if r.part == "semantic" or r.layer <= last_of_positions]
+    is_left_out = len(of_token) < len(all_of_token)
     best = max(of_token, key=lambda r: r.value)
     last = max(r.layer or 0 for r in of_token)
     end = max((r for r in of_token if r.layer == last), key=lambda r: r.value)
@@ -101,6 +109,8 @@ def _probe_text(records: list[Any], source: str) -> str:
             cells.append(f"{r.value:.2f}{interval}" if r is not None else "-")
         rows.append([str(layer), part or "", *cells])
     lines += table_lines(rows, right=(0, *range(2, len(rows[0]))))
+    if is_left_out:
+        lines.append(f"No gradient reaches the position stream after layer {last}: the first line leaves it out.")
     facts = {r.metric.removeprefix("probe."): int(r.value) for r in records if r.metric.startswith("probe.")}
     if facts["documents"] < FEW_DOCUMENTS:
         lines.append(f"Under {FEW_DOCUMENTS} documents an interval tells how random splits of them differ, no more.")

@@ -151,6 +151,7 @@ def tune(
             if (step + 1) % STEPS_BETWEEN_NEWS == 0:
                 progress(step + 1, steps, "fine-tuning", note)
             continue
+        progress(step + 1, steps, "fine-tuning", f"{note} reads {len(dev.labels):,} rows".lstrip())  # may take minutes
         predictions_now = predict(trainer, dev, config.batch_size)
         scores_now = [score(predictions_now[rows], dev.labels[rows]) for rows in parts]
         course.append((step + 1, scores_now))

@@ -314,7 +314,7 @@ def _check_head(name: str, config: Any, head: str | None) -> None:
     if head == "masked" and "ForMaskedLM" not in saved and saved not in _PRETRAINED:
         raise ValueError(
             f"{name} ({saved}) was saved without a masked-language head, which says how likely a word is. Give a "
-            "model with one."
+            "model with one; heads needs none without --ablate."
         )
 
 

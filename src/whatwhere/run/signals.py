@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 # Printed by commands whose jobs run in other processes.
-STOPPING = "Stopping: finished work stays, and a training that runs writes a checkpoint first"
+STOPPING = "Stopping: finished work stays, and a training in a folder of its own writes a checkpoint first"
 GRACE = 120.0  # seconds in which a process that is told to stop must have written its checkpoint
 
 
