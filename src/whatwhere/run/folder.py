@@ -207,7 +207,7 @@ class RunFolder:
             ValueError: the file is missing, damaged, or not as it was written.
         """
         self.check(name)
-        if not (self.path / name).is_file():  # and the manifest does not list it, else `check` had refused
+        if not (self.path / name).is_file():  # not listed, or listed just before its first rename: `check` passes both
             raise ValueError(
                 f"{self.path / name} is missing. Use a complete copy of the folder, or run the command again."
             )
@@ -281,6 +281,8 @@ class RunFolder:
 
     def check(self, *names: str) -> None:
         """Compare files with their hashes in the manifest; a name without one passes, even where there is no such file.
+
+        So does a file whose first hash is listed and whose rename is still to come, in this process or another one.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.

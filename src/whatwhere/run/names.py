@@ -3,7 +3,7 @@
 TRAINING_SETTINGS = ("pretrain.yaml", "finetune.yaml")  # settings of a training: of pretrain, of finetune
 STUDY_SETTINGS = "study.yaml"  # settings of a study
 SUMMARY = "training.json"  # summary of a finished training
-TRIALS = "runs"  # folder of plain files, one for each trial of an evaluation, whose manifest lists them; no run
+TRIALS = "runs"  # folder of an evaluation with the files of its trials, which its manifest lists; no run of its own
 TRIAL_STEP = f"done {TRIALS}/"  # start of a trial's step; the path of its file below TRIALS follows, without ending
 EVALUATE_ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
 TRAINED_STEP = "trained"  # step that ends a training

@@ -301,9 +301,10 @@ class StrictConfig(BaseModel):
         return self.load_verified(run, name)
 
     def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with the entries that a list or mapping of the run has already before the new ones.
+        """Return these settings, to which the run adds: entries of saved lists and mappings come first, in their order.
 
-        `resume` compares the result with the saved settings: a key that grows must be in `CHANGEABLE_KEYS`, too.
+        Where both have an entry of a mapping, the value of these settings counts. A class may keep the larger of two
+        numbers. `resume` compares the result with the saved settings: a key that grows must be in `CHANGEABLE_KEYS`.
         """
         return self
 

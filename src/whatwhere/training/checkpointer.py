@@ -110,8 +110,8 @@ class Checkpointer:
         """
         setup = self.setup
         accelerator = setup.accelerator
-        if parameters := not_finite(setup.model):  # the loss of a step does not see the weights that it makes
-            raise ValueError(weights_message(parameters, step, self.label, setup.config, self.newest_folder()))
+        if names := not_finite(setup.model):  # the loss of a step does not see the weights that it makes
+            raise ValueError(weights_message(names, step, self.label, setup.config, self.newest_folder()))
         states_by_rank = [setup.random_states()]
         if accelerator.num_processes > 1:
             states_by_rank = gather_states(states_by_rank[0], accelerator.device)

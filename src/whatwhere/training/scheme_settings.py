@@ -126,8 +126,8 @@ class ConfigWithScheme(SchemeKeys):
     def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
         """Return the settings with which a command goes on in a run; they name the run's copy of the scheme.
 
-        A run that has a scheme refuses another text (`check_same_scheme`), and a command without one whose user has not
-        given this process that text in another way (`check_trusted`).
+        A run that has a scheme refuses another text (`check_same_scheme`). A command that gives none is refused as the
+        saved settings are read (`check_trusted`): the user must give a scheme to each process that runs it.
         """
         return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
