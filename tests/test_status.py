@@ -121,7 +121,7 @@ def test_evaluations_of_all_are_listed(tmp_path):
     """`evaluate all` had one line without a number of trials, which are in the folders inside."""
     with RunFolder.open(tmp_path / "a", "all") as run:
         run.write("all.yaml", {"models": ["a"]})
-        with RunFolder.open(run.inner_path("squad"), "squad") as inner:
+        with RunFolder.open(run.path / "squad", "squad") as inner:
             inner.write("squad.yaml", {"models": ["a"]})
             Trial("a", "a", False, "squad", seed=0).write(inner.path, {}, answers={}, spans={})
         (run.path / "other").mkdir()  # no run

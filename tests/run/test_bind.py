@@ -203,3 +203,8 @@ def test_saved_settings_are_read_once(tmp_path, monkeypatch):
         assert reads == ["study.yaml"] and saved.variants == config.variants
         again = config.resume(run, "study.yaml", saved=saved)
         assert reads == ["study.yaml"] and again.scheme == str(run.path / "scheme.py")
+        other = config.model_copy(update={"length": 24})
+        with pytest.raises(
+            ValueError, match=r"only `--out .* --scheme .*run/scheme.py` to resume"
+        ):  # it lacked --scheme
+            other.resume(run, "study.yaml", saved=saved)

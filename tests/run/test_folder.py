@@ -477,7 +477,7 @@ def test_files_of_a_library_move_in(tmp_path):
 
 def test_runs_inside_have_manifests_of_their_own(tmp_path):
     with RunFolder.open(tmp_path / "study", "study") as run:
-        with RunFolder.open(run.inner_path("models/ap/seed-0"), "pretrain") as model:
+        with RunFolder.open(run.path / "models/ap/seed-0", "pretrain") as model:
             model.write("training.json", {"steps": 1})
         run.write("records.json", [])
         assert run.files_not_in_manifest() == [] and run.listed_files() == ["records.json"]

@@ -195,7 +195,7 @@ def _begin(
     """Write the settings and the tokenizer of windows, unless an earlier call did."""
     if SETTINGS not in run.listed_files():
         run.write(SETTINGS, {**settings, REQUEST: request})
-    folder = run.inner_path("tokenizer")
+    folder = run.path / "tokenizer"
     if not folder.is_dir():
         with RunFolder.create(folder, "tokenizer") as new:
             tokenizer.save_pretrained(new)
@@ -216,7 +216,7 @@ def _builder(
     (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with ShardPool(run.inner_path("tokenizer") / "tokenizer.json", workers, cluster) as pool:
+    with ShardPool(run.path / "tokenizer" / "tokenizer.json", workers, cluster) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def shard_of(number: int) -> ShardSettings:

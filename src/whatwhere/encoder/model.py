@@ -91,9 +91,10 @@ class EncoderPreTrainedModel(CarriedModel):
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, *args, **how)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
-        # `is_custom_code` says that a class is not in transformers' package: nothing is then drawn in a module whose
-        # direct weights are loaded, so nothing in a module without any. But a table or bias may have all its weights in
-        # submodules: its `initialize` runs unless all are loaded, and `init` leaves loaded tensors alone.
+        # With `is_custom_code`, for a class outside of transformers' package, transformers calls `_init_weights` unless
+        # all direct weights of the module are loaded, and so never for a module that has none. But a table or bias may
+        # have all its weights in submodules: its `initialize` runs unless all are loaded, and `init` leaves loaded
+        # tensors alone.
         direct = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         tensors = [*module.parameters(), *module.buffers()]
         loaded = all(getattr(t, "_is_hf_initialized", False) for t in tensors)

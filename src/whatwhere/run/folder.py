@@ -127,10 +127,6 @@ class RunFolder:
         with suppress(InUse, OSError), lock(path):
             sweep(path, is_free)
 
-    def inner_path(self, name: str) -> Path:
-        """Return the path of a run inside this one, which has a manifest of its own."""
-        return self.path / name
-
     @property
     def name(self) -> str:
         """Name of the folder, also where it was given as "." or ".."."""

@@ -326,6 +326,8 @@ class StrictConfig(BaseModel):
                 if self.RESUME_ARGUMENTS:
                     quoted = {name: shlex.quote(str(word)) for name, word in ({"out": out} | before).items()}
                     arguments = self.RESUME_ARGUMENTS.format(**quoted)
+                    if before.get("scheme"):  # a folder alone never runs code
+                        arguments += f" --scheme {quoted['scheme']}"
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{out} was started with {key}={before[key]!r}"
                 problem = f"{started}, this command has {key}={value!r}{default}."

@@ -24,7 +24,7 @@ MOST_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
 
 def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
     """Open the trained models of a seed, by name."""
-    folders = {name: run.inner_path(ModelOfSeed(name, seed).folder) for name in config.models}
+    folders = {name: run.path / ModelOfSeed(name, seed).folder for name in config.models}
     return {name: open_model(folder, "masked").model for name, folder in folders.items()}
 
 

@@ -278,7 +278,7 @@ def run_all(
         for benchmark, settings in choices:
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)  # then none starts
-            folder = run.inner_path(benchmark.name)
+            folder = run.path / benchmark.name
             result = run_evaluation(benchmark, settings, folder, progress, has_checked_data=True, cluster=cluster)
             results[benchmark.name] = result
             run.mark_done(f"tried {benchmark.name}", outcome={key: result[key] for key in ("done", "unfinished")})

@@ -81,7 +81,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
 def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None:
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
-    folder = run.inner_path(task.model.folder)
+    folder = run.path / task.model.folder
     context = RecordContext(task.model.name, task.model.seed, task.out.resolve().name)
     first_checkpoint = folder / "checkpoints" / "step-0"
     device = default_device()

@@ -61,6 +61,8 @@ def prepare_windows(
 ) -> Windows:
     """Make the tokenizer and the windows of a corpus in `folder`, or what an earlier call has left unfinished.
 
+    Finished windows of the same settings and text are opened as they are.
+
     cluster: workers that tokenise; None: processes of this machine.
 
     Raises:

@@ -24,8 +24,9 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-# Parts of a scheme by their names in an encoder, and the group of the parameters inside them. Tables and standard
-# modules inside `relative`, `untied` and `pair_terms` belong to other groups (`_group_of`).
+# Parts of a scheme by their names in an encoder, and the group of the parameters inside them. Excepted are, inside the
+# last three, standard modules and what a module lists in its attribute `tables` (`_group_of`). T5's values are in
+# `biases`, though their parameter is called `table`.
 GROUP_OF_PART = {
     "position_embeddings": "table",
     "distance_vectors": "table",

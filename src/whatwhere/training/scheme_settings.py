@@ -111,7 +111,7 @@ class ConfigWithScheme(SchemeKeys):
         return merged
 
     def save_in(self, run: RunFolder, name: str) -> Self:
-        """Write the settings of a run together with the scheme, so that the folder is enough to resume.
+        """Write the settings of a run together with the scheme, so that nothing outside the folder is needed to resume.
 
         Returns:
             The settings, which name the run's copy of the scheme: the user may then change or delete the own file.
