@@ -51,6 +51,8 @@ def test_a_wider_position_stream_leaves_meaning_its_width():
     plain = ww.preset("dstg", "tiny")
     wide = ww.preset("dstg", "tiny", d_pos=32)
     assert wide.position_size == 32 and wide.stream_sizes[1] == plain.stream_sizes[1]
+    with pytest.raises(ValueError, match="d_pos is the width of a position stream, and ap has none"):
+        ww.preset("ap", "tiny", d_pos=32)  # it was ignored
 
 
 def test_paper_dstg_is_48_and_720():

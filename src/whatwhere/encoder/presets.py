@@ -110,6 +110,10 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
     has_two_streams = values.pop("streams", 1) == 2
+    if "d_pos" in fields and not has_two_streams:
+        raise ValueError(
+            f"d_pos is the width of a position stream, and {name} has none. Give streams=2, or leave it out."
+        )
     d_pos = values.pop("d_pos", widths["position_stream"])
     added_width = d_pos if isinstance(d_pos, int) else widths["position_stream"]
     settings = {
