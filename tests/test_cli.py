@@ -310,7 +310,8 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}
     assert {("r2.token", part, 2) for part in ("all", "position", "semantic")} <= found
     done = whatwhere("probe", str(trained), "--windows", "20", "--splits", "2")  # finds its windows by itself
-    learned, _, sentence, empty, heading, *rows, few, read = done.stdout.splitlines()
+    learned, _, sentence, empty, heading, *rows, untrained, few, read = done.stdout.splitlines()
+    assert untrained == "No gradient reaches the position stream after layer 2: the first line leaves it out."
     assert few == "Under 20 documents an interval tells how random splits of them differ, no more."
     assert "has not learned more than how often each token occurs" in learned
     assert re.match(r"A token's position can be read (best )?from the .*R² -?\d\.\d\d", sentence)

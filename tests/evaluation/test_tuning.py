@@ -79,7 +79,7 @@ def test_the_bar_moves_between_evaluations(tokenizer):
         *(model, rows(tokenizer, 80, 0), rows(tokenizer, 20, 1), setting, recipe, lambda *_: 0.5),
         progress=lambda done, total, part, note: moves.append((done, total, note)),
     )
-    assert found.steps == [20] and moves == [(10, 20, ""), (20, 20, "0.500")]
+    assert found.steps == [20] and moves == [(10, 20, ""), (20, 20, "reads 20 rows"), (20, 20, "0.500")]
 
 
 def test_each_half_has_a_patience_of_its_own(tokenizer):

@@ -122,8 +122,7 @@ def export(
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
-    print(f"Writing the graph of {model} and comparing it with torch: half a minute or more.", file=sys.stderr)
-    facts = write(model, out, what=what)
+    facts = write(model, out, what=what, progress=True)
     inputs = " and ".join(facts["inputs"])
     most = facts["longest"]
     size = f"any batch, {f'up to {most:,}' if most else 'any number of'} tokens"

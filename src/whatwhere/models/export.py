@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -56,7 +57,7 @@ class _Graph(nn.Module):
         return logits
 
 
-def export(model: str | Path, out: str | Path, *, what: str | None = None) -> dict[str, Any]:
+def export(model: str | Path, out: str | Path, *, what: str | None = None, progress: bool = False) -> dict[str, Any]:
     """Write a folder that onnxruntime opens, with model.onnx, the tokenizer, the configuration and export.json.
 
     Inputs of the graph: `input_ids` and `attention_mask` (batch, length) int64, also `token_type_ids` where the model
@@ -68,6 +69,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
         what: "words", "labels" or "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
+        progress: say on stderr, once the input is good, that the work begins.
 
     Returns:
         The content of export.json: what, inputs, output, longest input in tokens, prompt (to put before each text,
@@ -90,6 +92,8 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     inputs = _inputs(predictor, 2, min(17, longest or 17))
     output = "vectors" if predictor.what == "vectors" else "logits"
     sweep_beside(out)
+    if progress:  # no part of the work tells how far it is
+        print(f"Writing the graph of {model} and comparing it with torch: half a minute or more.", file=sys.stderr)
     with RunFolder.create(out, KIND) as folder:
         with _silent(str(model)), _eager(predictor.model):
             batch = torch.export.Dim("batch", min=1)
