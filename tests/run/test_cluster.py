@@ -515,14 +515,15 @@ def test_trials_are_the_same_on_workers(cluster, studied, tmp_path):
 
 @pytest.mark.slow
 def test_worker_takes_the_scheme_of_each_command(cluster, studied, tmp_path):
-    """A worker that had run one text of a scheme refused every other text of that name."""
-    arguments, _ = studied
+    """A worker that had run one text of a scheme refused every other of that name; `heads` loaded none."""
     scheme = tmp_path / "kerple.py"
     for number in range(2):
         scheme.write_text(Path("examples/kerple.py").read_text(encoding="utf-8") + f"\n# text {number}\n")
         out = ("--out", str(tmp_path / f"out-{number}"), "--on", str(cluster.file))
-        done = whatwhere(*arguments, "--scheme", str(scheme), "--models", "kerple", "--steps", "3", *out)
+        done = whatwhere(*studied[0], "--scheme", str(scheme), "--models", "kerple", "--steps", "3", *out)
         assert done.returncode == 0, done.stderr
+    look = ("--scheme", str(scheme), "--windows", "12", "--out", f"{tmp_path}/heads", "--on", str(cluster.file))
+    assert whatwhere("heads", f"{tmp_path}/out-1/models/kerple/seed-0", *look).returncode == 0
 
 
 @pytest.mark.slow
