@@ -204,7 +204,6 @@ def test_saved_settings_are_read_once(tmp_path, monkeypatch):
         again = config.resume(run, "study.yaml", saved=saved)
         assert reads == ["study.yaml"] and again.scheme == str(run.path / "scheme.py")
         other = config.model_copy(update={"length": 24})
-        with pytest.raises(
-            ValueError, match=r"only `--out .* --scheme .*run/scheme.py` to resume"
-        ):  # it lacked --scheme
+        # The hint lacked --scheme, and a second refusal followed.
+        with pytest.raises(ValueError, match=r"only `--out .* --scheme .*run/scheme.py` to resume"):
             other.resume(run, "study.yaml", saved=saved)

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from . import pair_terms, rotations, tables  # noqa: F401  (they register the parts of the presets)
-from .bias_networks import BiasNetwork  # noqa: F401  (a copy of a saved model has only files that a line `from .x import` names)
+from .bias_networks import BiasNetwork  # noqa: F401  (copies of a saved model follow lines `from .x import`)
 from .config import EncoderConfig
 from .distance_biases import DistanceBias  # noqa: F401  (as above)
 from .registry import PRESETS, SOURCES, register_preset, suggest_name

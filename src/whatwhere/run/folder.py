@@ -4,8 +4,8 @@
 is written under a temporary name, its hash is added to the manifest, and the file is renamed. A process that is killed
 before the rename leaves a hash that the file does not have yet; the next `open` puts the former hash back.
 
-One command holds the lock. Its jobs write to this run through `RunFolder.at`, without a lock; a run inside, such as a
-training of a study, has a lock of its own.
+One command holds the lock. Its jobs write to this run through `RunFolder.at`, without a lock. A run inside that
+`open` opens, such as a training of a study, has a lock of its own; one that `create` makes, such as a checkpoint, none.
 """
 
 import json

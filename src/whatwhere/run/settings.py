@@ -323,17 +323,18 @@ class StrictConfig(BaseModel):
             if not self.has_same_content(key, out):
                 default = "" if key in given_keys else " (default)"
                 hint = ""
-                if self.RESUME_ARGUMENTS:
-                    quoted = {name: shlex.quote(str(word)) for name, word in ({"out": out} | before).items()}
-                    arguments = self.RESUME_ARGUMENTS.format(**quoted)
-                    if before.get("scheme"):  # a folder alone never runs code
-                        arguments += f" --scheme {quoted['scheme']}"
+                if arguments := saved.resume_arguments(out):
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{out} was started with {key}={before[key]!r}"
                 problem = f"{started}, this command has {key}={value!r}{default}."
                 raise SettingMismatch(problem, hint, key, before[key])
             keys_to_change.add(key)
         return saved.model_copy(update={key: getattr(self, key) for key in keys_to_change})
+
+    def resume_arguments(self, out: Path) -> str:
+        """Return the arguments that suffice to resume the run in `out`, whose saved settings these are; "" for none."""
+        words = {"out": out} | self.model_dump()
+        return self.RESUME_ARGUMENTS.format(**{name: shlex.quote(str(word)) for name, word in words.items()})
 
     def save_in(self, run: RunFolder, name: str) -> Self:
         """Write the settings of a run to a YAML file of its folder, over an earlier one, and return them.

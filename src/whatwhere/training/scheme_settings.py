@@ -1,5 +1,6 @@
 """Settings of runs that may name a position scheme of the user's; its code runs only where the user gave it."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,6 +131,11 @@ class ConfigWithScheme(SchemeKeys):
         saved settings are read (`check_trusted`): the user must give a scheme to each process that runs it.
         """
         return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
+
+    def resume_arguments(self, out: Path) -> str:
+        """Return the arguments that suffice to resume a run, with its scheme: a folder alone runs no code."""
+        arguments = super().resume_arguments(out)
+        return f"{arguments} --scheme {shlex.quote(self.scheme)}" if arguments and self.scheme else arguments
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
         """Return the saved settings of a run, after comparing the scheme of this command with the run's copy.
