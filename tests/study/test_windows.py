@@ -22,7 +22,7 @@ from whatwhere.study import heads_run
 from whatwhere.study.heads_run import run_heads
 from whatwhere.study.model_windows import model_windows
 from whatwhere.study.study_keys import HeadsConfig
-from whatwhere.training.scheme_settings import trust_scheme_of_job
+from whatwhere.training.scheme_settings import scheme_of_job
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_unwritable_places_are_refused_first(bert, text, tmp_path, monkeypatch):
         run_heads(None, None, bert, corpus=str(text), out=tmp_path / "new/heads")
 
 
-def test_a_worker_loads_the_scheme_of_the_model(tmp_path, monkeypatch):
+def test_a_job_loads_the_scheme_of_the_model(tmp_path, monkeypatch):
     """The worker was allowed to run the scheme and did not: `heads --on` could open no model of an own scheme."""
     scheme = tmp_path / "mine.py"
     scheme.write_text(
@@ -172,7 +172,7 @@ def test_a_worker_loads_the_scheme_of_the_model(tmp_path, monkeypatch):
         raise InterruptedError
 
     monkeypatch.setattr(heads_run, "open_model", note_presets)
-    task = heads_run.HeadsTask("folder", RecordContext("m"), None, 0, (), str(scheme))
-    with trust_scheme_of_job(scheme.read_text()), pytest.raises(InterruptedError):
+    task = heads_run.HeadsTask("folder", RecordContext("m"), None, 0, ())
+    with scheme_of_job(scheme), pytest.raises(InterruptedError):
         heads_run.measure_task(task, ignore_progress)
     assert opened == [True] and "of_worker" not in PRESETS

@@ -14,7 +14,6 @@ from whatwhere.run.folder import RunFolder
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, make_curriculum
 from whatwhere.training.recipes import SIZE_DEFAULTS, defaults_of
-from whatwhere.training.scheme_settings import trust_scheme
 from whatwhere.training.training_keys import LoopConfig
 
 
@@ -195,12 +194,12 @@ def test_schemes_are_found_beside_their_file_first(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     here, beside = tmp_path / "s.py", tmp_path / "runs/s.py"
     here.write_text('"""Registers nothing."""\n')
-    trust_scheme(here)
+    PretrainConfig.merge_values(None, scheme=str(here))  # the user gives it
     (tmp_path / "runs/c.yaml").write_text("scheme: s.py\n")
     monkeypatch.chdir(tmp_path)
     assert PretrainConfig.load("runs/c.yaml").scheme == "s.py"
     beside.write_text('"""Registers nothing either."""\n')
-    trust_scheme(beside)
+    PretrainConfig.merge_values(None, scheme=str(beside))
     config = PretrainConfig.load("runs/c.yaml")
     assert config.scheme == "runs/s.py"
     with RunFolder.open(tmp_path / "out", "pretrain") as run:
@@ -232,10 +231,10 @@ def test_checking_values_runs_no_scheme(tmp_path):
         PretrainConfig.load_without_hash_check(path.with_name("pretrain.yaml"))
     other = tmp_path / "other.py"
     other.write_text(path.read_text() + "# another text is another program\n")
-    trust_scheme(other)
+    PretrainConfig.merge_values(None, scheme=str(other))  # the user gives it
     with pytest.raises(ValueError, match="names a scheme"):
         PretrainConfig.load_without_hash_check(path.with_name("pretrain.yaml"))
-    trust_scheme(path)
+    PretrainConfig.merge_values(None, scheme=str(path))
     assert "begun" not in PRESETS
     try:
         assert (

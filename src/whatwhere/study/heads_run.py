@@ -23,7 +23,7 @@ from ..run.hub import refuse_hub_names
 from ..run.jobs import progress_by_part, run_jobs
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
-from ..training.scheme_settings import text_of_scheme, trust_scheme_of_job, use_scheme
+from ..training.scheme_settings import scheme_of_job
 from .explorer_files import MOST_SHOWN, choose_texts, save_attention
 from .machine import machine_facts
 from .measurements import Measurements, join_measurements, measure, split_analyses
@@ -43,8 +43,7 @@ PATTERNS = ("previous", "next", "self", "local", "special", "broad", "retrieval"
 class HeadsTask:
     """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
 
-    model_argument: folder of the model, or `reference`. analyses: their names. scheme: file of the model's own scheme,
-    None where it has none. ablation_windows: see `run_heads`.
+    model_argument: folder of the model, or `reference`. analyses: their names. ablation_windows: see `run_heads`.
     """
 
     model_argument: str
@@ -52,12 +51,10 @@ class HeadsTask:
     windows: ChosenWindows
     ablation_windows: int
     analyses: tuple[str, ...]
-    scheme: str | None
 
 
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and run the analyses that the task names."""
-    use_scheme(task.scheme)
     model = open_model(task.model_argument, "masked" if task.ablation_windows else None, attention="eager").model
     analyses = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
     return measure(_input_of(model, task.context, task.windows, task.ablation_windows, progress), analyses)
@@ -79,9 +76,9 @@ def _measure_on_cluster(
     jobs = []
     for group in split_analyses(analysis_input, analyses_of(OF_WINDOWS)):
         names = tuple(analysis.name for analysis in group)
-        task = HeadsTask(model_argument, context, windows, analysis_input.ablation_windows, names, scheme)
+        task = HeadsTask(model_argument, context, windows, analysis_input.ablation_windows, names)
         jobs.append(Job(f"{context.model} {names[0]}", measure_task, (task,)))
-    make_context = partial(trust_scheme_of_job, text_of_scheme(scheme))
+    make_context = partial(scheme_of_job, scheme)
     finished = run_jobs(jobs, 1, progress, name="analyses", make_context=make_context, cluster=cluster)
     parts = {job.label: part for job, part in finished}
     return join_measurements([parts[job.label] for job in jobs], analyses_of(OF_WINDOWS))

@@ -16,7 +16,6 @@ from ..run.names import SUMMARY
 from ..run.progress import Progress
 from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
-from ..training.scheme_settings import use_scheme
 from .corpus_step import corpus_distances
 from .measurements import measure
 from .results import RECORDS
@@ -64,7 +63,6 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     Raises:
         ValueError: a setting of the training is refused, or a file is not as it was written.
     """
-    use_scheme(task.training.scheme)
     windows = Windows(task.out / "corpus")
     folder = task.out / task.model.folder
     with prefix_training_keys_in_errors():

@@ -18,7 +18,6 @@ from .environment import process_group_state
 from .loop import Trainer
 from .pretrain_settings import PretrainConfig, make_batches
 from .recipes import TOKENS_TO_LEARN
-from .scheme_settings import use_scheme
 
 TIMED_STEPS = 5
 
@@ -53,7 +52,6 @@ def time_trainings(configs: Mapping[str, PretrainConfig], windows_folder: Path, 
     seconds = {}
     for number, (name, config) in enumerate(configs.items()):
         progress(number, len(configs), "timing")
-        use_scheme(config.scheme)
         seconds[name] = time_step(config, Windows(windows_folder))
     return seconds
 

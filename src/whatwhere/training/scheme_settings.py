@@ -13,57 +13,27 @@ from ..run.folder import RunFolder
 from .training_keys import SchemeKeys, check_scheme_file
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
-_trusted_texts: set[str] = set()  # texts of schemes that the user gave this process
-
-
-def trust_scheme(path: Any) -> None:
-    """Remember that the user gave this process a scheme, so that it may run a folder's copy of the same text.
-
-    The process remembers it until it ends; a worker forgets it at the end of its job (`trust_scheme_of_job`).
-    """
-    if isinstance(path, str | Path) and Path(path).is_file():
-        _trusted_texts.add(_read_text(Path(path)))
+_trusted_texts: set[str] = set()  # of schemes that the user gave this process
 
 
 @contextmanager
-def trust_scheme_of_job(text: str | None) -> Iterator[None]:
-    """Trust the text of a job's scheme inside the block and forget it after: a process may do other jobs later."""
+def scheme_of_job(path: Any) -> Iterator[None]:
+    """Load the scheme of a job for the block, and forget it after: a process may do other jobs later."""
     trusted_before = set(_trusted_texts)
-    if text is not None:
-        _trusted_texts.add(text)
     try:
         with forget_schemes_afterwards():
+            use_scheme(path)
             yield
     finally:
         _trusted_texts.clear()
         _trusted_texts.update(trusted_before)
 
 
-def text_of_scheme(path: Any) -> str | None:
-    """Return the text of the scheme in a file; None for no file."""
-    return None if path is None else _read_text(Path(path))
-
-
-def _read_text(path: Path) -> str:
-    """Return the text of a scheme; bytes that are no text differ from every text."""
-    return path.read_text(encoding="utf-8", errors="surrogateescape")
-
-
-def check_trusted(path: Path, named_by: Path) -> None:
-    """Refuse a scheme that the file `named_by` names and the user did not give: it may come from elsewhere.
-
-    Raises:
-        UntrustedScheme: the user gave this process no scheme of the same text.
-    """
-    if _read_text(path) not in _trusted_texts:
-        raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
-
-
 def use_scheme(path: Any) -> None:
-    """Run a file that registers a scheme of the user's, and trust its text; None changes nothing.
+    """Run a file that registers a scheme of the user's, and trust its text until the process ends; None does nothing.
 
-    This is no check: call it for a file that the user gave, or whose text `check_trusted` has accepted. A text that is
-    loaded already is only trusted.
+    This is no check: call it for a file that the user gave, or that `merge_values` has accepted in a file of settings.
+    A text that is loaded already is only trusted.
 
     Raises:
         ValueError: the file does not run, registers a name that is taken, or could not travel with a saved model.
@@ -80,7 +50,7 @@ def use_scheme(path: Any) -> None:
             except SystemExit as error:
                 problem = f"it ends the program (exit status {error.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
-        _trusted_texts.add(text)
+        _trust(path)
     except SyntaxError as error:
         raise ValueError(
             f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}. Correct it."
@@ -90,25 +60,39 @@ def use_scheme(path: Any) -> None:
         raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
 
 
+def _trust(path: Any) -> None:
+    """Remember that the user gave this process a scheme."""
+    if isinstance(path, str | Path) and Path(path).is_file():
+        _trusted_texts.add(_read_text(Path(path)))
+
+
+def _read_text(path: Path) -> str:
+    """Return the text of a scheme; bytes that are no text differ from every text."""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
 class ConfigWithScheme(SchemeKeys):
     """Configuration that may name a scheme of the user's, beside the file that names it or in the current directory."""
 
     @classmethod
     def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values, assignments; the user must have given a scheme that the file names (`check_trusted`).
+        """Merge a file, values, assignments; a scheme that the file names is refused unless the user gave its text.
+
+        It may come from elsewhere. The user gives a scheme here, in `values` or `assignments`, or by `use_scheme`.
 
         Raises:
-            ValueError: the user gave no scheme of that text.
+            UntrustedScheme: the user gave no scheme of that text.
         """
         assignments = list(assignments)
-        trust_scheme(values.get("scheme"))
+        _trust(values.get("scheme"))
         for assignment in assignments:  # --set scheme=FILE, typed as well
             if assignment.startswith("scheme="):
-                trust_scheme(assignment.removeprefix("scheme="))
+                _trust(assignment.removeprefix("scheme="))
         merged = super().merge_values(path, assignments, **values)
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
-            check_trusted(Path(scheme), Path(path))
+            if _read_text(Path(scheme)) not in _trusted_texts:
+                raise UntrustedScheme(f"{path} names a scheme. Read {scheme}, then add --scheme {scheme}.")
         return merged
 
     def save_in(self, run: RunFolder, name: str) -> Self:
@@ -119,7 +103,7 @@ class ConfigWithScheme(SchemeKeys):
         """
         if self.scheme is None:
             return super().save_in(run, name)
-        trust_scheme(self.scheme)
+        _trust(self.scheme)
         run.write(SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
         run.write(name, {**self.model_dump(mode="json"), "scheme": SCHEME})
         return self._with_copy_of(run)
@@ -128,7 +112,7 @@ class ConfigWithScheme(SchemeKeys):
         """Return the settings with which a command goes on in a run; they name the run's copy of the scheme.
 
         A run that has a scheme refuses another text (`check_same_scheme`). A command that gives none is refused as the
-        saved settings are read (`check_trusted`): the user must give a scheme to each process that runs it.
+        saved settings are read (`merge_values`): the user must give a scheme to each process that runs it.
         """
         return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
