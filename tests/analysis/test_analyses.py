@@ -51,7 +51,7 @@ def test_readers_share_one_pass():
     )
     analyses = [
         Analysis("a", OF_WINDOWS, reader=Counter),
-        Analysis("b", OF_WINDOWS, reader=Counter, arrays="counts"),
+        Analysis("b", OF_WINDOWS, reader=Counter, array_stem="counts"),
         Analysis("c", OF_WINDOWS, fail, needs=("windows", "corpus")),
         Analysis("d", OF_WINDOWS, fail, needs=("has_loss",)),  # a body alone has no loss
         Analysis("e", OF_WINDOWS, lambda s: [s.context.record("corpus.documents", len(s.evenly_spaced(4)))]),

@@ -87,7 +87,7 @@ class Analysis:
 
     name: its name in `left_out`. stage: when it is done, one of `STAGES`. reader: function that makes a reader for
     the model. measure: function that returns records, or records and arrays. needs: attributes of the input without
-    which it does not run. arrays: beginning of the name of its file of arrays. optional: True if a ValueError means
+    which it does not run. array_stem: beginning of the name of its file of arrays. optional: True if a ValueError means
     that the model has nothing of the kind, which `left_out` then reports; elsewhere it is an error.
     """
 
@@ -96,5 +96,5 @@ class Analysis:
     measure: Callable[[AnalysisInput], list[Record] | tuple[list[Record], Arrays]] | None = None
     reader: Callable[[Any], Reader] | None = None
     needs: tuple[str, ...] = ("windows",)
-    arrays: str = ""
+    array_stem: str = ""
     optional: bool = False

@@ -437,7 +437,7 @@ ANALYSES = (
         OF_WINDOWS,
         lambda s: foreign_scores(s.model, s.evenly_spaced(), s.context, progress=s.progress_of("attention")),
         reader=AttentionScores,
-        arrays="attention",
+        array_stem="attention",
     ),
     Analysis(
         "retrieval",

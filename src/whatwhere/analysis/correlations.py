@@ -328,7 +328,7 @@ ANALYSES = (
         "correlations",
         OF_WINDOWS,
         lambda s: correlation_records(s.model, s.evenly_spaced(), s.context),
-        arrays="correlations",
+        array_stem="correlations",
         optional=True,
     ),
 )

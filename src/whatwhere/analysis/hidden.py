@@ -430,6 +430,6 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
 
 ANALYSES = (
     Analysis("shift", ALWAYS, lambda s: shift_records(s.model, s.held_out, s.context), needs=("held_out",)),
-    Analysis("sentences", OF_WINDOWS, reader=SentenceMaps, arrays="hidden"),
+    Analysis("sentences", OF_WINDOWS, reader=SentenceMaps, array_stem="hidden"),
     Analysis("variance", OF_WINDOWS, reader=PositionVariance),
 )

@@ -273,4 +273,4 @@ def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
 
 
 # Optional: a table whose rows are all equal (a control that is held at zeros) has no components.
-ANALYSES = (Analysis("position table", ALWAYS, _tables, needs=("table",), arrays="table", optional=True),)
+ANALYSES = (Analysis("position table", ALWAYS, _tables, needs=("table",), array_stem="table", optional=True),)

@@ -230,14 +230,15 @@ class Encoder(EncoderPreTrainedModel):
         else:
             positions = self._complete_positions(input_ids, attention_mask, position_ids)
             table_rows = positions
-        # Equal rows and consecutive positions allow a faster computation. On an accelerator too their values are read,
-        # which waits for its queue; `has_values` is false where there are none yet (tracing, meta).
+        # Equal rows, of which one is kept, and consecutive positions allow a faster computation. On an accelerator too
+        # their values are read, which waits for its queue; `has_values` is false where there are none yet (tracing,
+        # meta).
         reads_values = has_values(input_ids)
-        common_positions = positions
+        term_positions = positions
         if counts_from_zero:
-            common_positions = positions[:1]
+            term_positions = positions[:1]
         elif reads_values and (self.untied is not None or config.pair_terms != "none"):
-            common_positions = common_row(positions)
+            term_positions = common_row(positions)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, pair_mask)
         distance_or_bucket = None
         if config.relative != "none" or config.pair_terms != "none":
@@ -248,15 +249,15 @@ class Encoder(EncoderPreTrainedModel):
                 reads_values and positions_are_consecutive(positions, token_mask, document_ids)
             )
             distance_or_bucket = self._distances_or_buckets(positions, is_consecutive and not config.bilevel)
-        position_query_key, biases = self._shared_terms(common_positions, distance_or_bucket, token_kinds, cls_kinds)
+        position_query_key, biases = self._shared_terms(term_positions, distance_or_bucket, token_kinds, cls_kinds)
         return AttentionInputs(
             token_kinds,
             cls_kinds,
             table_rows,
-            common_positions,
+            term_positions,
             distance_or_bucket,
             allowed,
-            **self._rotation_fields(positions, common_positions),
+            **self._rotation_fields(positions, term_positions),
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),
@@ -270,7 +271,7 @@ class Encoder(EncoderPreTrainedModel):
         return distance if buckets is None else buckets(distance, self.config)
 
     def _shared_terms(
-        self, common_positions: Tensor, distance_or_bucket: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
+        self, term_positions: Tensor, distance_or_bucket: Tensor | None, token_kinds: Tensor, cls_kinds: Tensor
     ) -> tuple[tuple[Tensor, Tensor] | None, list[Bias]]:
         """Return `position_query_key` and `biases` of `AttentionInputs`, from its other fields."""
         position_query_key = None
@@ -279,15 +280,15 @@ class Encoder(EncoderPreTrainedModel):
             table = self.position_table()
             if self.config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[common_positions])
+                position_query_key = self.untied.project(table[term_positions])
             else:
-                biases.append(self.untied(table, common_positions, cls_kinds))
+                biases.append(self.untied(table, term_positions, cls_kinds))
         if self.relative is not None:
             assert distance_or_bucket is not None
             biases.append(self.relative(distance_or_bucket, token_kinds, cls_kinds))
         return position_query_key, biases
 
-    def _rotation_fields(self, positions: Tensor, common_positions: Tensor) -> dict[str, Any]:
+    def _rotation_fields(self, positions: Tensor, term_positions: Tensor) -> dict[str, Any]:
         """Return the fields of `AttentionInputs` that turn queries and keys; none without a rotation."""
         config = self.config
         if config.rotation == "none":
@@ -296,7 +297,7 @@ class Encoder(EncoderPreTrainedModel):
         if config.rotation != "xpos":
             return {"cos_sin": cos_sin}
         cos_sin, over_decay = apply_decay(cos_sin, positions, config)
-        is_ahead = common_positions[:, None, None, :] > common_positions[:, None, :, None]
+        is_ahead = term_positions[:, None, None, :] > term_positions[:, None, :, None]
         return {"cos_sin": cos_sin, "cos_sin_over_decay": over_decay, "is_ahead": is_ahead}
 
     def _token_and_cls_kinds(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -238,8 +238,8 @@ class _TiledWeights:
     def weights(self, tile: _Tile, shared: Tensor | None) -> Tensor:
         """Compute the attention weights (examples, heads, queries, n); a weight that dropout removes is negative.
 
-        shared: the bias of the tile's group, or None. With one example the weights may take its memory, as the group
-        has no other tile.
+        shared: the bias of the tile's group, or None. With one example the weights may take its memory if it is by
+        distance, as the group has no other tile.
         """
         base = self.base[tile].to(self.dtype) if self.base is not None and self.by_example else shared
         special_values = self.special_values
@@ -258,7 +258,8 @@ class _TiledWeights:
     def _scores_on_base(self, tile: _Tile, base: Tensor) -> Tensor:
         """Compute the scores (examples, heads, queries, n) by adding the products to a copy of the base.
 
-        With one example they take the memory of the base, which was made for this tile alone.
+        With one example and a bias by distance they take the memory of the base, which was made for this tile alone; a
+        base of pairs may be the caller's own.
         """
         q = tile.of_queries(self.q)
         k = tile.of_keys(self.k)

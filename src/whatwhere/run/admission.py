@@ -93,6 +93,7 @@ class Admission:
 
     def _check(self, new: list[str], workers: dict[str, dict[str, Any]]) -> list[str]:
         """Let new workers check themselves, and return the addresses of workers that do not pass."""
+        # A temporary name of `files.TEMPORARY`, which the next command clears where this process is killed.
         proof = self.folder / f".token.{machine_id()}-{os.getpid()}"
         requirements = Requirements(self.resource, code_versions(), os.getcwd(), str(proof))
 

@@ -34,10 +34,11 @@ def parallel_jobs() -> int:
 
 
 def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
-    """Return how many of `at_once` threads each job has, where `at_once` jobs run at the same time.
+    """Return the threads of each job, where `at_once` jobs run at the same time on as many threads in all.
 
-    Each job has one thread, except the last ones, fewer than `at_once`, which share all of them. Where jobs run one by
-    one, each has None: all threads of the process. A caller with several threads for each job multiplies.
+    Each job has one, except the last jobs where these are fewer than `at_once`: they divide the threads evenly, rounded
+    down, so that the last of 5 jobs, 4 at once, has 4. Where jobs run one by one, each has None: all threads of the
+    process. A caller with several threads for each job multiplies.
     """
     if at_once < 2:
         return [None] * job_count

@@ -2,7 +2,7 @@
 
 TRAINING_SETTINGS = ("pretrain.yaml", "finetune.yaml")  # settings of a training: of pretrain, of finetune
 STUDY_SETTINGS = "study.yaml"  # settings of a study
-SUMMARY = "training.json"  # summary of a finished training
+SUMMARY = "training.json"  # facts of a finished training
 TRIALS = "runs"  # folder of an evaluation with the files of its trials, which its manifest lists; no run of its own
 TRIAL_STEP = f"done {TRIALS}/"  # start of a trial's step; the path of its file below TRIALS follows, without ending
 EVALUATE_ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation

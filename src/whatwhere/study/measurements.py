@@ -63,10 +63,10 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
             result = readers[analysis].records(analysis_input.context), readers[analysis].arrays()
         elif analysis.measure is not None and analysis.name not in measured.left_out:
             result = measured.attempt(analysis, partial(analysis.measure, analysis_input))
-        records, arrays = result if isinstance(result, tuple) else (result or [], {})
+        records, new_arrays = result if isinstance(result, tuple) else (result or [], {})
         measured.records_by_analysis[analysis.name] = records
-        if arrays and analysis.arrays:
-            measured.arrays[f"{analysis.arrays}-{analysis_input.context.stem}"] = arrays
+        if new_arrays and analysis.array_stem:
+            measured.arrays[f"{analysis.array_stem}-{analysis_input.context.stem}"] = new_arrays
     return measured
 
 

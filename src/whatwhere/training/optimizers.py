@@ -211,7 +211,7 @@ def make_optimizers(
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         kind = _group_of(name, parameter, model.get_submodule(name.rpartition(".")[0]))
-        if kind == "matrices" and id(parameter) in embeddings:  # an embedding of a scheme of the user's
+        if kind == "matrices" and id(parameter) in embeddings:  # in a block, as BERT's of distances
             kind = "table"
         groups[kind]["params"].append(parameter)
     muon_group = groups.pop("matrices") if config.optimizer == "muon" else None
