@@ -73,7 +73,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path)
     assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
     assert unexplained(broken, "A study") == unexplained(whole, "A study") == []
     events = {line["event"]: set(line) - {"seconds", "event"} for line in read_lines(broken / "log.jsonl")}
-    assert set(events) == {"study", "study resumed", "models differ", "windows", "trained", "report"}
+    assert set(events) == {"study", "study resumed", "models differ", "windows", "trained and measured", "report"}
     for event, facts in events.items():
         (named,) = (names for names in logged("A study") if event in names)
         assert facts - {"pid"} <= named and named - facts <= set(events), event
@@ -121,7 +121,7 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
     events = list(read_lines(tmp_path / "2/s/log.jsonl"))
-    trained = [line for line in events if line["event"] == "trained"]
+    trained = [line for line in events if line["event"] == "trained and measured"]
     assert all(0 <= line["seconds of looking inside"] < line["seconds"] for line in trained) and len(trained) > 1
     told = [line["differences"] for line in events if line["event"] == "models differ"]
     residual = (

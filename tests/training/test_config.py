@@ -14,6 +14,7 @@ from whatwhere.run.folder import RunFolder
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, make_curriculum
 from whatwhere.training.recipes import SIZE_DEFAULTS, defaults_of
+from whatwhere.training.scheme_settings import scheme_of_job
 from whatwhere.training.training_keys import LoopConfig
 
 
@@ -194,12 +195,10 @@ def test_schemes_are_found_beside_their_file_first(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     here, beside = tmp_path / "s.py", tmp_path / "runs/s.py"
     here.write_text('"""Registers nothing."""\n')
-    PretrainConfig.merge_values(None, scheme=str(here))  # the user gives it
     (tmp_path / "runs/c.yaml").write_text("scheme: s.py\n")
     monkeypatch.chdir(tmp_path)
     assert PretrainConfig.load("runs/c.yaml").scheme == "s.py"
     beside.write_text('"""Registers nothing either."""\n')
-    PretrainConfig.merge_values(None, scheme=str(beside))
     config = PretrainConfig.load("runs/c.yaml")
     assert config.scheme == "runs/s.py"
     with RunFolder.open(tmp_path / "out", "pretrain") as run:
@@ -213,10 +212,10 @@ def test_schemes_are_found_beside_their_file_first(tmp_path, monkeypatch):
 
 def test_a_scheme_of_set_is_given_by_the_user(tmp_path):
     """`--config` with `--set scheme=FILE` was refused as a scheme that only the file names."""
-    (tmp_path / "c.yaml").write_text("steps: 3\n")
-    (tmp_path / "s.py").write_text('"""Registers nothing at all."""\n')
-    merged = PretrainConfig.merge_values(tmp_path / "c.yaml", [f"scheme={tmp_path}/s.py"])
-    assert merged["scheme"] == f"{tmp_path}/s.py"
+    (tmp_path / "c.yaml").write_text("preset: ap\n")
+    (tmp_path / "s.py").write_text("import no_such_module_at_all\n")
+    words = ["explain", f"{tmp_path}/c.yaml", "--set", f"scheme={tmp_path}/s.py"]
+    assert "no_such_module_at_all" in whatwhere(*words).stderr
 
 
 def test_checking_values_runs_no_scheme(tmp_path):
@@ -228,21 +227,16 @@ def test_checking_values_runs_no_scheme(tmp_path):
     with pytest.raises(
         ValueError, match="pretrain.yaml names a scheme. Read .*scheme.py, then add --scheme .*scheme.py"
     ):
-        PretrainConfig.load_without_hash_check(path.with_name("pretrain.yaml"))
+        PretrainConfig.load_saved(path.with_name("pretrain.yaml"))
     other = tmp_path / "other.py"
     other.write_text(path.read_text() + "# another text is another program\n")
-    PretrainConfig.merge_values(None, scheme=str(other))  # the user gives it
-    with pytest.raises(ValueError, match="names a scheme"):
-        PretrainConfig.load_without_hash_check(path.with_name("pretrain.yaml"))
-    PretrainConfig.merge_values(None, scheme=str(path))
+    with scheme_of_job(other), pytest.raises(ValueError, match="names a scheme"):
+        PretrainConfig.load_saved(path.with_name("pretrain.yaml"))
     assert "begun" not in PRESETS
-    try:
-        assert (
-            PretrainConfig.load_without_hash_check(path.with_name("pretrain.yaml")).scheme == str(path)
-            and "begun" in PRESETS
-        )
-    finally:
-        PRESETS.pop("begun", None)
+    with scheme_of_job(path):
+        assert PretrainConfig.load_saved(path.with_name("pretrain.yaml")).scheme == str(path)
+        assert "begun" in PRESETS
+    assert "begun" not in PRESETS
 
 
 def test_a_foreign_yaml_runs_no_code(tmp_path):

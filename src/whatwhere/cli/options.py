@@ -243,8 +243,10 @@ def configured(
     from ..training.scheme_settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
-    merged = kind.merge_values(path, settings or (), **{**keys_of_command(context, kind), **values})
-    use_scheme(merged.get("scheme"))
+    typed = {**keys_of_command(context, kind), **values}
+    merged = kind.merge_values(path, settings or (), **typed)
+    gives_scheme = "scheme" in typed or any(setting.startswith("scheme=") for setting in settings or ())
+    use_scheme(merged.get("scheme"), named_by=None if gives_scheme else path)
     for parameter in context.command.params:
         name = parameter.name or ""
         if name in kind.model_fields and name not in merged and (key := Key.of(kind, name)).required:

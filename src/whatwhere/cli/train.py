@@ -51,7 +51,7 @@ def _settings_file(
     keys = {setting.partition("=")[0].partition(".")[0] for setting in context.params["settings"] or ()}
     keys |= set(keys_of_command(context, kind))
     arguments = {param.name for param in context.command.params if param.param_type_name == "argument"}
-    if keys - {*kind.CHANGEABLE_KEYS, "seeds", "scheme"} - arguments:
+    if keys - {*kind.CHANGEABLE_KEYS, *kind.GROWING_KEYS, "scheme"} - arguments:
         return None
     has_scheme = context.params.get("scheme") is not None or "scheme" in keys
     if not has_scheme:  # else that file is run first, and compared with the run's

@@ -32,10 +32,10 @@ DRAWS = 1000  # of the rows, for the interval of a difference
 
 
 class EvaluationConfig(EvaluationKeys, ConfigWithScheme):
-    """The settings that all evaluations share; a folder can gain values of the CHANGEABLE_KEYS."""
+    """The settings that all evaluations share; each evaluation adds its own `GROWING_KEYS`."""
 
-    # Keys that may differ when a folder is gone on with, where lists grow; every evaluation adds its own.
-    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("models", "untrained", "minutes")
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("minutes",)
+    GROWING_KEYS: ClassVar[tuple[str, ...]] = ("models", "untrained")
     EMPTY_IS_ALL: ClassVar[tuple[str, ...]] = ()  # keys of lists that without an entry stand for all there is
 
     @field_validator("*")
@@ -51,21 +51,9 @@ class EvaluationConfig(EvaluationKeys, ConfigWithScheme):
         return [plain_path(model) for model in models]
 
     def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with the values of the saved lists before their own.
-
-        What was switched on stays on. Keys of `EMPTY_IS_ALL` are empty where either side is.
-        """
-        grown: dict[str, Any] = {}
-        for key in self.CHANGEABLE_KEYS:
-            old = getattr(saved, key)
-            new = getattr(self, key)
-            if key in self.EMPTY_IS_ALL and not (old and new):
-                grown[key] = []
-            elif isinstance(new, list):
-                grown[key] = [*old, *(name for name in new if name not in old)]
-            elif isinstance(new, bool):
-                grown[key] = new or old
-        return self.model_copy(update=grown)
+        """Return these settings with what the saved ones have; lists of `EMPTY_IS_ALL` are empty where either is."""
+        of_all = [key for key in self.EMPTY_IS_ALL if not (getattr(saved, key) and getattr(self, key))]
+        return super().join_earlier(saved).model_copy(update={key: [] for key in of_all})
 
     def models_by_name(self) -> dict[str, str]:
         """Return the models as they were given, by name.

@@ -17,7 +17,6 @@ from ..corpus.text_files import some_names
 from ..models.open import open_model
 from ..records.record import Record
 from ..run.progress import Progress
-from ..training.scheme_settings import use_scheme
 from .agreement import METRICS
 from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import GlueKeys
@@ -261,8 +260,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
 
     The .json file is written last: it marks the trial of the run in the folder `out` as finished.
     """
-    config = GlueConfig.load_without_hash_check(Path(out) / GLUE.file)
-    use_scheme(config.scheme)
+    config = GlueConfig.load_saved(Path(out) / GLUE.file)
     assert isinstance(trial.setting, Setting) and trial.seed is not None
     recipe = RECIPES[config.recipe]
     task = TASKS[trial.task]

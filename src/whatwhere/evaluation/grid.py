@@ -20,7 +20,8 @@ from .tuning import Recipe, Setting, halves
 class GridConfig(GridKeys, EvaluationConfig):
     """Fine-tunings over a grid; of a folder that has some, models, tasks, seeds and checkpoints may be added."""
 
-    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "tasks", "seeds", "checkpoints")
+    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "seeds")  # never fewer, by `join_earlier`
+    GROWING_KEYS = (*EvaluationConfig.GROWING_KEYS, "tasks", "checkpoints")
     TASKS: ClassVar[Mapping[str, Any]]
     RECIPES: ClassVar[Mapping[str, Recipe]]
 

@@ -22,7 +22,6 @@ from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.files import read_yaml
 from ..run.progress import Progress
-from ..training.scheme_settings import use_scheme
 from .agreement import macro_f1, pearson
 from .benchmark import Benchmark, EvaluationConfig, Trial, differences, each_model
 from .evaluation_keys import HolmesKeys
@@ -182,10 +181,7 @@ def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tupl
 class HolmesConfig(HolmesKeys, EvaluationConfig):
     """Holmes for several models; models and data sets may be added to a folder."""
 
-    CHANGEABLE_KEYS = (
-        *EvaluationConfig.CHANGEABLE_KEYS,
-        "tasks",
-    )
+    GROWING_KEYS = (*EvaluationConfig.GROWING_KEYS, "tasks")
     EMPTY_IS_ALL = ("tasks",)
 
 
@@ -293,8 +289,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
 
     The .json file is written last: it marks the trial of the run in the folder `out` as finished.
     """
-    config = HolmesConfig.load_without_hash_check(Path(out) / HOLMES.file)
-    use_scheme(config.scheme)
+    config = HolmesConfig.load_saved(Path(out) / HOLMES.file)
     opened = open_model(trial.source, untrained=trial.untrained)
     model = opened.model
     tokenizer = opened.tokenizer

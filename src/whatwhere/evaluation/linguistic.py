@@ -15,7 +15,6 @@ from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.progress import Progress, ignore_progress
-from ..training.scheme_settings import use_scheme
 from . import paragraphs, ud
 from .agreement import METRICS, macro_f1, pearson
 from .benchmark import Benchmark, EvaluationConfig, Trial, differences, each_model
@@ -33,10 +32,7 @@ TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS, "acceptability": Accep
 class LinguisticConfig(LinguisticKeys, EvaluationConfig):
     """BLiMP and probes for several models; models and tasks may be added to a folder."""
 
-    CHANGEABLE_KEYS = (
-        *EvaluationConfig.CHANGEABLE_KEYS,
-        "tasks",
-    )
+    GROWING_KEYS = (*EvaluationConfig.GROWING_KEYS, "tasks")
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":
@@ -97,8 +93,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
 
     The .json file is written last: it marks the trial of the run in the folder `out` as finished.
     """
-    config = LinguisticConfig.load_without_hash_check(Path(out) / LINGUISTIC.file)
-    use_scheme(config.scheme)
+    config = LinguisticConfig.load_saved(Path(out) / LINGUISTIC.file)
     opened = open_model(trial.source, "masked" if trial.task == BLIMP else None, untrained=trial.untrained)
     model = opened.model
     tokenizer = opened.tokenizer

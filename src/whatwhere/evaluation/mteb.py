@@ -8,7 +8,7 @@ import warnings
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from pydantic import model_validator
@@ -27,7 +27,6 @@ from ..run.files import read_json, read_object
 from ..run.names import SUMMARY
 from ..run.progress import Progress, ignore_progress
 from ..training.contrastive import BATCH_SIZE, DROPOUT, save_encoder, train_contrastive, zero_dropout_settings
-from ..training.scheme_settings import use_scheme
 from .benchmark import (
     UNTRAINED,
     Benchmark,
@@ -52,16 +51,12 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     Models, tasks, poolings and seeds may be added to a folder.
     """
 
-    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "tasks", "pooling", "contrastive", "seeds")
+    GROWING_KEYS = (*EvaluationConfig.GROWING_KEYS, "tasks", "pooling", "contrastive", "seeds")
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         return {"tasks": [ENGLISH] if values.get("data") is None else list(LOCAL), **values}
-
-    def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with the saved values before their own, and at least as many seeds."""
-        return super().join_earlier(saved).model_copy(update={"seeds": max(self.seeds, saved.seeds)})
 
     @model_validator(mode="after")
     def _seeded(self) -> "MtebConfig":
@@ -269,8 +264,7 @@ def run_task(out: str, trial: Trial, progress: Progress) -> None:
     Raises:
         ValueError: the task's data cannot be reached.
     """
-    config = MtebConfig.load_without_hash_check(Path(out) / MTEB.file)
-    use_scheme(config.scheme)
+    config = MtebConfig.load_saved(Path(out) / MTEB.file)
     if trial.task == SIMCSE:
         return _tune(config, Path(out), trial, progress)
     mteb = _mteb()

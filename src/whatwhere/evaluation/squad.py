@@ -17,7 +17,6 @@ from ..corpus.text_files import data_lines
 from ..models.open import open_config, open_model
 from ..records.record import Record
 from ..run.progress import Progress
-from ..training.scheme_settings import use_scheme
 from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import SquadKeys
 from .grid import GridConfig, GridResult, by_seed, chosen, notes_on_unfinished, trials, weights
@@ -306,8 +305,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     evaluation of all questions. The .json file of the evaluations is written last: it marks the trial of the run in the
     folder `out` as finished.
     """
-    config = SquadConfig.load_without_hash_check(Path(out) / SQUAD.file)
-    use_scheme(config.scheme)
+    config = SquadConfig.load_saved(Path(out) / SQUAD.file)
     assert isinstance(trial.setting, Setting) and trial.seed is not None
     data, dev_data = task_questions(config, trial.task)
     opened = open_model(weights(trial), "answers", new_head=True, seed=trial.seed, untrained=trial.untrained)

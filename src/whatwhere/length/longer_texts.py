@@ -30,7 +30,6 @@ from ..run.hub import fetch_model
 from ..run.progress import Progress, ignore_progress
 from ..training.model_folder import save_model
 from ..training.pretrain import SETTINGS_FILE
-from ..training.scheme_settings import use_scheme
 from .extension import (
     ADAPTED,
     SCALINGS,
@@ -90,7 +89,7 @@ class ExtrapolationMethod:
 class LengthConfig(LengthKeys, EvaluationConfig):
     """Long texts for several models; models, methods and adapted parts may be added to a folder."""
 
-    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "methods", "windows", "adapt")
+    GROWING_KEYS = (*EvaluationConfig.GROWING_KEYS, "methods", "windows", "adapt")
     EMPTY_IS_ALL = ("methods",)
 
     @model_validator(mode="after")
@@ -271,8 +270,7 @@ def _trials(config: LengthConfig) -> list[Trial]:
 
 def work(out: str, trial: Trial, progress: Progress) -> None:
     """Measure one model by one method: write losses as .npz, then its other numbers as .json."""
-    config = LengthConfig.load_without_hash_check(Path(out) / LONG_TEXTS.file)
-    use_scheme(config.scheme)
+    config = LengthConfig.load_saved(Path(out) / LONG_TEXTS.file)
     extrapolation = trial.setting
     source = str(fetch_model(trial.source))
     assert isinstance(extrapolation, ExtrapolationMethod)

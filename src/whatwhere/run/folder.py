@@ -63,7 +63,8 @@ class RunFolder:
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
         A run is new if it has no manifest yet. A ValueError before `accept_input` or `mark_done` of this object (a
-        job's own object does not count) means that the input of a new run was refused. Its listed files are then
+        job's own object does not count) means that a new run was refused: for its input, or because a run inside it is
+        `InUse`. Its listed files are then
         removed, with the runs that this process made inside it, unless `keep_inner_run` kept them. What a killed
         command left stays: for the next command the run is not new.
 
@@ -392,8 +393,8 @@ class RunFolder:
         self._manifest.refresh()
         self.check(*self._manifest.steps[step]["step_files"])
 
-    def inputs_of_steps(self) -> dict[str, dict[str, Any]]:
-        """Return the inputs of the finished steps, by name of the step."""
+    def finished_steps(self) -> dict[str, dict[str, Any]]:
+        """Return the names of the finished steps, each with the inputs that it was made from."""
         self._manifest.refresh()
         return {name: dict(step["inputs"]) for name, step in self._manifest.steps.items()}
 

@@ -99,10 +99,12 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    # Keys that may change when a run is resumed. Some change last bits from there on: `at_once`, and models or seeds
-    # that are added to a study, change the number of threads of trainings that are not finished; `sharding` changes the
-    # order of sums.
+    # Keys that take another value when a run is resumed. Some change last bits from there on: `at_once` changes the
+    # number of threads of trainings that are not finished, `sharding` the order of sums.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
+    # Keys to which a command that resumes a run can only add (`join_earlier`). Models and seeds that are added to a
+    # study change threads, and so last bits, as `at_once` does.
+    GROWING_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
     # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`
     # of `cli/train.py` does: other verbs hand their defaults to `resume`, which would refuse them.
@@ -265,8 +267,8 @@ class StrictConfig(BaseModel):
     def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
         """Return the saved settings of a run, with the values of this command for the keys that may change.
 
-        Keys that may change are listed in `CHANGEABLE_KEYS` and `changeable`. They take the value of this command
-        (`self`), even where it is a default. Every other key is compared with the saved one, after `join_earlier`, and
+        Keys of `CHANGEABLE_KEYS` and `changeable` take the value of this command (`self`), even where it is a default;
+        keys of `GROWING_KEYS` take what `join_earlier` returns. Every other key is compared with the saved one, and
         another value is refused, unless both are paths with equal content (`has_same_content`, `plain_path`). Nothing
         is written.
 
@@ -289,7 +291,7 @@ class StrictConfig(BaseModel):
             ValueError: the file is missing, damaged or of another version.
         """
         saved = saved or self.load_to_resume(run, name)
-        changeable = {*self.CHANGEABLE_KEYS, *changeable}
+        changeable = {*self.CHANGEABLE_KEYS, *self.GROWING_KEYS, *changeable}
         return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
@@ -301,12 +303,22 @@ class StrictConfig(BaseModel):
         return self.load_verified(run, name)
 
     def join_earlier(self, saved: Self) -> Self:
-        """Return these settings, to which the run adds: entries of saved lists and mappings come first, in their order.
+        """Return these settings with what the saved ones have of `GROWING_KEYS`.
 
-        Where both have an entry of a mapping, the value of these settings counts. A class may keep the larger of two
-        numbers. `resume` compares the result with the saved settings: a key that grows must be in `CHANGEABLE_KEYS`.
+        Entries of saved lists and mappings come first, in their order; where both have an entry of a mapping, the value
+        of these settings counts. The larger of two numbers is kept, and what was switched on stays on.
         """
-        return self
+        joined: dict[str, Any] = {}
+        for key in self.GROWING_KEYS:
+            old = getattr(saved, key)
+            new = getattr(self, key)
+            if isinstance(new, list):
+                joined[key] = [*old, *(entry for entry in new if entry not in old)]
+            elif isinstance(new, dict):
+                joined[key] = {**old, **new}
+            else:
+                joined[key] = max(old, new)
+        return self.model_copy(update=joined)
 
     def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:
         """Return the saved settings, with the values that these have for changeable keys, after comparing all others.
@@ -356,7 +368,7 @@ class StrictConfig(BaseModel):
             raise ValueError(f"{path} is missing. Use a complete copy, or choose another --out.")
         run.check(name)
         try:
-            return cls.load_without_hash_check(path)
+            return cls.load_saved(path)
         except UntrustedScheme:
             raise
         except ValueError as error:
@@ -367,7 +379,7 @@ class StrictConfig(BaseModel):
             ) from None
 
     @classmethod
-    def load_without_hash_check(cls, path: Path) -> Self:
+    def load_saved(cls, path: Path) -> Self:
         """Return the settings that `save_in` wrote, without comparing the hash of their file.
 
         Call it for a file that this command, or the parent of this process, has compared or written.

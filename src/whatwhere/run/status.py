@@ -139,7 +139,7 @@ def _status_of_other(run: RunFolder) -> dict[str, Any]:
     """Return the status of a run that is neither a study nor a training."""
     status = _common_status_of(run, str(run.kind), _has_all_results(run))
     if (run.path / TRIALS).is_dir():
-        status["trials"] = sum(step.startswith(TRIAL_STEP) for step in run.inputs_of_steps())
+        status["trials"] = sum(step.startswith(TRIAL_STEP) for step in run.finished_steps())
     return status
 
 

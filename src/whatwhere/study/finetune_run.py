@@ -46,7 +46,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / SETTINGS_FILE).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
     summary = RunFolder.at(out).read(SUMMARY)
-    context = RecordContext(out.resolve().name, FinetuneConfig.load_without_hash_check(out / SETTINGS_FILE).seed)
+    context = RecordContext(out.resolve().name, FinetuneConfig.load_saved(out / SETTINGS_FILE).seed)
     records = training_records(out, context)
     records.append(context.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if has_table(out):

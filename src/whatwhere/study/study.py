@@ -445,13 +445,12 @@ def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
 def _log_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
     """Log that the job of a model has ended: it is trained, by this job or an earlier one, and measured."""
     loss = summary["validation_loss"]
+    rounded_loss = None if loss is None else round(loss, 3)
     seconds = {
         "seconds of training": round(summary["seconds"]),
         "seconds of looking inside": round(summary["seconds_inside"]),
     }
-    study.log.log_event(
-        "trained", model=model.name, seed=model.seed, loss=None if loss is None else round(loss, 3), **seconds
-    )
+    study.log.log_event("trained and measured", model=model.name, seed=model.seed, loss=rounded_loss, **seconds)
 
 
 def _total_seconds(study: Study) -> float:

@@ -6,7 +6,7 @@ The settings of `heads` and `spectra` are in `study_keys`: their checks load no 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import model_validator
 
@@ -24,7 +24,8 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
     """Settings of a study: a comparison of presets on one corpus, from one recipe, on the same batches."""
 
     RESUME_ARGUMENTS: ClassVar[str] = "--out {out}"
-    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "at_once")  # workers tokenise the text
+    GROWING_KEYS: ClassVar[tuple[str, ...]] = ("models", "variants", "widths", "seeds")
 
     @model_validator(mode="before")
     @classmethod
@@ -53,18 +54,6 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
         if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
             values |= {"probe_windows": 250, "ablation_windows": 16}
         return values
-
-    def join_earlier(self, saved: Self) -> Self:
-        """Return these settings with the saved models, variants and widths before their own.
-
-        A command that lacks a model of the study has been refused before (`study._check_saved_models`).
-        """
-        gathered = {
-            "models": [*saved.models, *(name for name in self.models if name not in saved.models)],
-            "variants": {**saved.variants, **self.variants},
-            "widths": {**saved.widths, **self.widths},
-        }
-        return self.model_copy(update=gathered)
 
     def given_keys(self) -> set[str]:
         """Return the keys that the user gave, but for those that equal a default of the recipe and the size."""

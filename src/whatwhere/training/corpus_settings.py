@@ -42,7 +42,7 @@ class CorpusConfig(CorpusKeys):
         """Return whether the run's windows were made from the content of the corpus or tokenizer that a key names."""
         saved = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not saved.is_file():
-            return super().has_same_content(key, out)
+            return super().has_same_content(key, out)  # in classes with both: of `ConfigWithScheme`, the next base
         try:
             settings = read_object(saved, "source", "tokenizer_sha256")
             source = open_source(self.corpus, self.field, self.document)

@@ -1,4 +1,8 @@
-"""Settings of runs that may name a position scheme of the user's; its code runs only where the user gave it."""
+"""Settings of runs that may name a position scheme of the user's; its code runs only where the user gave it.
+
+Who gets settings from the user loads the scheme that they name, by `use_scheme`, as the command line does: functions
+that take a configuration do not. Jobs are done inside `scheme_of_job`.
+"""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -29,17 +33,24 @@ def scheme_of_job(path: Any) -> Iterator[None]:
         _trusted_texts.update(trusted_before)
 
 
-def use_scheme(path: Any) -> None:
-    """Run a file that registers a scheme of the user's, and trust its text until the process ends; None does nothing.
+def use_scheme(path: Any, named_by: Path | None = None) -> None:
+    """Run a file that registers a scheme, and trust its text until the process ends; None does nothing.
 
-    This is no check: call it for a file that the user gave, or that `merge_values` has accepted in a file of settings.
     A text that is loaded already is only trusted.
 
+    Args:
+        path: Python file.
+        named_by: File of settings that names it. It may come from elsewhere, so the user must have given this process a
+            scheme of the same text before. None: the user gives it.
+
     Raises:
+        UntrustedScheme: the user gave no scheme of the text that `named_by` names.
         ValueError: the file does not run, registers a name that is taken, or could not travel with a saved model.
     """
     if not isinstance(path, str | Path):
         return
+    if named_by is not None and Path(path).is_file() and _read_text(Path(path)) not in _trusted_texts:
+        raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
     try:
         check_scheme_file(path)
         text = Path(path).read_text(encoding="utf-8")
@@ -50,7 +61,7 @@ def use_scheme(path: Any) -> None:
             except SystemExit as error:
                 problem = f"it ends the program (exit status {error.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
-        _trust(path)
+        _trusted_texts.add(_read_text(Path(path)))
     except SyntaxError as error:
         raise ValueError(
             f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}. Correct it."
@@ -58,12 +69,6 @@ def use_scheme(path: Any) -> None:
     except ValueError as error:
         line = " ".join(str(error).split())
         raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
-
-
-def _trust(path: Any) -> None:
-    """Remember that the user gave this process a scheme."""
-    if isinstance(path, str | Path) and Path(path).is_file():
-        _trusted_texts.add(_read_text(Path(path)))
 
 
 def _read_text(path: Path) -> str:
@@ -74,27 +79,6 @@ def _read_text(path: Path) -> str:
 class ConfigWithScheme(SchemeKeys):
     """Configuration that may name a scheme of the user's, beside the file that names it or in the current directory."""
 
-    @classmethod
-    def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values, assignments; a scheme that the file names is refused unless the user gave its text.
-
-        It may come from elsewhere. The user gives a scheme here, in `values` or `assignments`, or by `use_scheme`.
-
-        Raises:
-            UntrustedScheme: the user gave no scheme of that text.
-        """
-        assignments = list(assignments)
-        _trust(values.get("scheme"))
-        for assignment in assignments:  # --set scheme=FILE, typed as well
-            if assignment.startswith("scheme="):
-                _trust(assignment.removeprefix("scheme="))
-        merged = super().merge_values(path, assignments, **values)
-        scheme = merged.get("scheme")
-        if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
-            if _read_text(Path(scheme)) not in _trusted_texts:
-                raise UntrustedScheme(f"{path} names a scheme. Read {scheme}, then add --scheme {scheme}.")
-        return merged
-
     def save_in(self, run: RunFolder, name: str) -> Self:
         """Write the settings of a run together with the scheme, so that nothing outside the folder is needed to resume.
 
@@ -103,7 +87,6 @@ class ConfigWithScheme(SchemeKeys):
         """
         if self.scheme is None:
             return super().save_in(run, name)
-        _trust(self.scheme)
         run.write(SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
         run.write(name, {**self.model_dump(mode="json"), "scheme": SCHEME})
         return self._with_copy_of(run)
@@ -112,7 +95,7 @@ class ConfigWithScheme(SchemeKeys):
         """Return the settings with which a command goes on in a run; they name the run's copy of the scheme.
 
         A run that has a scheme refuses another text (`check_same_scheme`). A command that gives none is refused as the
-        saved settings are read (`merge_values`): the user must give a scheme to each process that runs it.
+        saved settings are read (`load_saved`): the user must give a scheme to each process that runs it.
         """
         return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
@@ -142,23 +125,24 @@ class ConfigWithScheme(SchemeKeys):
 
     @classmethod
     def load_verified(cls, run: RunFolder, name: str) -> Self:
-        """Read the settings of a run, after loading the scheme of its folder.
+        """Return the saved settings of a run, after comparing the hashes of their file and of the run's scheme.
 
         Raises:
             ValueError: as every configuration.
-            UntrustedScheme: the user did not give this process the scheme of the folder.
+            UntrustedScheme: as `load_saved`.
         """
-        run.check(SCHEME)
+        run.check(SCHEME)  # passes where the run has none
         return super().load_verified(run, name)
 
     @classmethod
-    def load_without_hash_check(cls, path: Path) -> Self:
-        """Return the settings that `save_in` wrote, after loading the scheme of the folder, without comparing hashes.
+    def load_saved(cls, path: Path) -> Self:
+        """Run the scheme of the folder, then return the settings that `save_in` wrote; no hash is compared.
 
-        The user must have given the scheme, as for `load_verified`.
+        Raises:
+            UntrustedScheme: the user did not give this process the scheme of the folder.
         """
         merged = cls.merge_values(path)
-        use_scheme(merged.get("scheme"))
+        use_scheme(merged.get("scheme"), named_by=path)
         return cls.parse(merged, path=path)
 
     def check_same_scheme(self, out: Path) -> None:

@@ -123,7 +123,7 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     Raises:
         ValueError: a file of it is missing or not as it was written.
     """
-    if TRAINED_STEP not in run.inputs_of_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
+    if TRAINED_STEP not in run.finished_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
         return None
     run.check_step(TRAINED_STEP)
     summary: dict[str, Any] = run.read(SUMMARY)
