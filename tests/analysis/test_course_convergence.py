@@ -28,7 +28,7 @@ SLOW = [(100, 6.0), (200, 5.0), (300, 4.0), (400, 3.5)]
 
 
 def test_the_crossing_is_interpolated_between_validations():
-    records = convergence_records(losses("fast", FAST) + losses("slow", SLOW), study="t")
+    records = convergence_records(losses("fast", FAST) + losses("slow", SLOW), run_name="t")
     assert share(records, "fast", "slow") == pytest.approx(250 / 400)  # 3.5 lies half way from 4 to 3
     assert did_reach(records, "fast", "slow") == 1.0
     assert did_reach(records, "slow", "fast") == 0.0 and share(records, "slow", "fast") is None
@@ -64,7 +64,7 @@ def test_shares_are_of_own_steps_per_seed():
         + losses("slow", SLOW, seed=1)
         + losses("slow", FAST, seed=2)
         + losses("lone", FAST, seed=3),
-        study="t",
+        run_name="t",
     )
     assert share(records, "fast", "slow", 1) == pytest.approx(500 / 800)
     assert {(r.model, r.part, r.seed) for r in records} == {("fast", "slow", 1), ("slow", "fast", 1)}
@@ -72,16 +72,16 @@ def test_shares_are_of_own_steps_per_seed():
 
 def test_equal_models_converge_at_the_last_step():
     """Of two models with equal losses, each reaches the other's final loss at its last step."""
-    records = convergence_records(losses("a", FAST) + losses("b", FAST), study="t")
+    records = convergence_records(losses("a", FAST) + losses("b", FAST), run_name="t")
     assert share(records, "a", "b") == share(records, "b", "a") == 1.0
 
 
 def test_order_repeats_and_other_records_do_not_matter():
-    plain = convergence_records(losses("fast", FAST) + losses("slow", SLOW), study="t")
+    plain = convergence_records(losses("fast", FAST) + losses("slow", SLOW), run_name="t")
     others = losses("fast", [(400, 0.0)], part="train") + [Record("s", "fast", "loss", 0.0, part="validation", seed=0)]
     assert (
         convergence_records(
-            losses("fast", FAST[::-1]) + others + losses("slow", SLOW) + losses("slow", SLOW), study="t"
+            losses("fast", FAST[::-1]) + others + losses("slow", SLOW) + losses("slow", SLOW), run_name="t"
         )
         == plain
     )
@@ -89,11 +89,11 @@ def test_order_repeats_and_other_records_do_not_matter():
 
 def test_diverged_trainings_reach_nothing_and_set_no_goal():
     """A training that diverged reaches nothing and is no goal."""
-    records = convergence_records(losses("bad", [(100, 5.0), (200, math.nan)]) + losses("slow", SLOW), study="t")
+    records = convergence_records(losses("bad", [(100, 5.0), (200, math.nan)]) + losses("slow", SLOW), run_name="t")
     assert [(r.model, r.part, r.metric, r.value) for r in records] == [("bad", "slow", "convergence.reached", 0.0)]
 
 
 def test_one_model_or_no_validation_has_no_records():
-    assert convergence_records(losses("fast", FAST), study="t") == []
-    assert convergence_records(losses("fast", FAST) + losses("slow", [(0, 9.0)]), study="t") == []
-    assert convergence_records([], study="t") == []
+    assert convergence_records(losses("fast", FAST), run_name="t") == []
+    assert convergence_records(losses("fast", FAST) + losses("slow", [(0, 9.0)]), run_name="t") == []
+    assert convergence_records([], run_name="t") == []

@@ -195,7 +195,7 @@ def made_up(count=30, n=16, seed=0):
 
 def test_ceilings_equal_means_by_position_and_sklearns_r2():
     windows = made_up()
-    records = ceiling_records(windows, study="s", windows=30, splits=3)
+    records = ceiling_records(windows, run_name="s", windows=30, splits=3)
     test = split_documents(np.arange(30), 3)
     for target, y in (("segment", windows.segments.astype(float)), ("intra", windows.progress)):
         has = (windows.segments >= 0) & ~np.isnan(y)
@@ -221,7 +221,7 @@ def test_ceiling_of_a_position_function_is_one():
     n = 16
     segments = np.tile(np.concatenate([[-1], np.arange(n - 2) // 4, [-1]]), (12, 1))
     progress = np.where(segments >= 0, 0.5, np.nan)
-    records = ceiling_records(Windows(segments, progress), study="s", windows=12, splits=2)
+    records = ceiling_records(Windows(segments, progress), run_name="s", windows=12, splits=2)
     assert {r.metric for r in records} == {"r2.segment.ceiling"} and {r.value for r in records} == {1.0}
 
 

@@ -126,7 +126,7 @@ def test_an_untied_table_meets_its_own_projections_once(name, corpus):
 @pytest.mark.parametrize("name", ["rope", "rp", "nope", "alibi", "tupe-free"])
 def test_without_a_table_only_the_sinusoidal_is_measured(name, corpus):
     model = build(name)
-    records = projection_records(model, corpus, RecordContext("m", study="s"))
+    records = projection_records(model, corpus, RecordContext("m", run_name="s"))
     assert {(r.part, r.layer) for r in records} == {("sinusoidal", layer) for layer in (0, 1, 2)}
     w, width = weights(model.encoder.layers[0].attention.qkv[0]), model.config.hidden_size
     check(records, "sinusoidal", 1, naive(sinusoid(width), w[:width].T @ w[width : 2 * width], corpus.dist))
@@ -145,7 +145,7 @@ SMALL = {"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_atten
 )
 def test_models_of_berts_layout_have_own_projections(model, first, corpus):
     """BERT and RoBERTa are measured with their own position rows, and with sinusoidal ones."""
-    records = projection_records(model, corpus, RecordContext("m", study="s"))
+    records = projection_records(model, corpus, RecordContext("m", run_name="s"))
     assert {(r.part, r.layer) for r in records} == {(p, layer) for p in ("sinusoidal", "own") for layer in (0, 1, 2)}
     block = model.encoder.layer[1].attention.self
     m = weights(block.query).T @ weights(block.key)
@@ -157,7 +157,7 @@ def test_models_of_berts_layout_have_own_projections(model, first, corpus):
 
 def test_a_table_of_another_width_is_left_out(corpus):
     model = ElectraModel(ElectraConfig(embedding_size=8, max_position_embeddings=24, **SMALL))
-    assert {r.part for r in projection_records(model, corpus, RecordContext("m", study="s"))} == {"sinusoidal"}
+    assert {r.part for r in projection_records(model, corpus, RecordContext("m", run_name="s"))} == {"sinusoidal"}
 
 
 def test_optimal_stress_ignores_the_scale_of_m(corpus):

@@ -63,7 +63,9 @@ def setup(offset=0.0, layers=3, reference_layers=3):
 
 
 def run(two_streams, models, docs=None, **options):
-    return regression_records(two_streams, models, documents() if docs is None else docs, study="s", seed=3, **options)
+    return regression_records(
+        two_streams, models, documents() if docs is None else docs, run_name="s", seed=3, **options
+    )
 
 
 def values(records, metric, layer, model="base"):

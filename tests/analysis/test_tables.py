@@ -83,7 +83,7 @@ def turning(n=96, width=24, seed=0):
 
 def test_records_hold_turns_rotations_equivariance_and_outliers():
     table = turning()
-    records, arrays = table_records(table, RecordContext("m", study="s"))
+    records, arrays = table_records(table, RecordContext("m", run_name="s"))
     s = spectrum(table)
     for k in (3, 5, 10):
         assert select(records, metric=f"pca.top{k}")[0].value == pytest.approx(s.shares[:k].sum())
@@ -108,7 +108,7 @@ def test_records_hold_turns_rotations_equivariance_and_outliers():
 def test_word_tables_have_shares_and_n50():
     """A word table has shares and n50 under its own part."""
     words = np.random.default_rng(0).normal(size=(500, 12)) * np.linspace(2, 1, 12)
-    records, arrays = word_records(words, RecordContext("m", study="s"))
+    records, arrays = word_records(words, RecordContext("m", run_name="s"))
     assert {r.part for r in records} == {"words"} and {r.n for r in records} == {500}
     assert {r.metric for r in records} == {
         "pca.share",

@@ -156,7 +156,7 @@ def of_heads(subject: Subject) -> list[Record]:
     with model_windows(*given, length=options.length) as (windows, _):
         windows = choose_windows(windows["held_out"], options.pictured)
     try:
-        records += correlation_records(model, windows, replace(subject.who, study="position-position"))[0]
+        records += correlation_records(model, windows, replace(subject.who, run_name="position-position"))[0]
     except ValueError as error:
         tell(f"{subject.name}: position-position: left out. {error}")
     means: list[MeanScores] = []
@@ -165,7 +165,7 @@ def of_heads(subject: Subject) -> list[Record]:
         for mean, weights in zip(means, attentions, strict=True):
             mean.add(weights, counted_tokens(batch))
     scores = np.log(np.maximum(np.stack([mean.mean() for mean in means]), TINY))
-    return records + pattern_records(scores, replace(subject.who, study="attention"), n=windows.document_count)
+    return records + pattern_records(scores, replace(subject.who, run_name="attention"), n=windows.document_count)
 
 
 def of_corpora(subject: Subject) -> list[Record]:
@@ -181,7 +181,7 @@ def of_corpora(subject: Subject) -> list[Record]:
         rows = [table.rows[1 : corpus.positions + 1] for table in tables]  # row 0 is [CLS]'s; [] without a table
         own = dict(zip(["own"], rows, strict=False))
         for paper in (True, False):
-            who = replace(subject.who, study=f"{corpus.name}{', paper' if paper else ''}")
+            who = replace(subject.who, run_name=f"{corpus.name}{', paper' if paper else ''}")
             plan = Plan(paper=paper, dims=(), ranks=(3,), tables=own, use_smacof=False, intervals=not paper)
             geometry = corpus_geometry(counts, plan)
             positions = geometry.distributions.positions
@@ -200,7 +200,7 @@ def of_corpora(subject: Subject) -> list[Record]:
         scores = attempt(subject, "H1 and H3", lambda: [scores_of_model(opened.model)])
         for given in scores:
             records += condition_records(given, geometry.distributions.p, who, halves=halves)
-        who = replace(subject.who, study=f"{corpus.name}, first rows")
+        who = replace(subject.who, run_name=f"{corpus.name}, first rows")
         for whole in (table.rows[: corpus.positions] for table in tables):  # the paper's 128 rows, [CLS]'s among them
             records.append(who.record("separation", nearest(whole), n=len(whole)))
             records.append(who.record("violations", monotonicity_violations(whole), n=len(whole)))
@@ -237,7 +237,7 @@ def of_length(subject: Subject) -> list[Record]:
     room = 2 * most - 2
     source = open_source(options.long_text or options.text, options.field)
     texts, _ = long_texts(source, opened.tokenizer, 2 * room + 2, options.long)
-    who = replace(subject.who, study="length")
+    who = replace(subject.who, run_name="length")
     records = []
     for method in options.method:
         longer = open_model(folder / method).model

@@ -316,7 +316,7 @@ def local_records(run: str | Path, windows: ChosenWindows, context: RecordContex
     return records
 
 
-def convergence_records(records: Sequence[Record], *, study: str) -> list[Record]:
+def convergence_records(records: Sequence[Record], *, run_name: str) -> list[Record]:
     """Return the step at which a model reaches another's final validation loss.
 
     There is a record for every ordered pair and each shared seed.
@@ -342,7 +342,7 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
             if baseline == model or other != seed or not math.isfinite(goal[-1][1]):
                 continue
             step = reached(curve, goal[-1][1])
-            record = partial(RecordContext(model, seed, study).record, part=baseline, n=len(curve))
+            record = partial(RecordContext(model, seed, run_name).record, part=baseline, n=len(curve))
             pairs.append(record("convergence.reached", step is not None))
             if step is not None:
                 pairs.append(record("convergence.share", step / curve[-1][0]))

@@ -340,7 +340,7 @@ class PositionVariance(Reader):
         return shares
 
 
-def ceiling_records(window_set: Any, *, study: str, windows: int = 500, splits: int = 5) -> list[Record]:
+def ceiling_records(window_set: Any, *, run_name: str, windows: int = 500, splits: int = 5) -> list[Record]:
     """Measure R² of the best function of position alone for the segment index and the progress in segments.
 
     A stream that knows position only can reach at most this in the probes.
@@ -364,7 +364,7 @@ def ceiling_records(window_set: Any, *, study: str, windows: int = 500, splits: 
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
             tokens = counts.sum(1)
-            context = RecordContext("", study=study)
+            context = RecordContext("", run_name=run_name)
             records += context.splits(
                 f"r2.{target}.ceiling", values, chosen.document_count, test @ tokens, int(tokens.sum())
             )

@@ -18,11 +18,11 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class RecordContext:
-    """Columns `model`, `seed`, `step` of a `Record`, and `study`, the name of the run that measures the model."""
+    """Columns `model`, `seed`, `step` of a `Record`, and `study`: the name of the run that measures the model."""
 
     model: str
     seed: int | None = None
-    study: str = ""
+    run_name: str = ""
     step: int | None = None
 
     def at(self, step: int | None) -> "RecordContext":
@@ -41,7 +41,7 @@ class RecordContext:
         """
         low, high = (None if end is None or np.isnan(end) else float(end) for end in (low, high))
         columns |= {"seed": self.seed, "step": self.step, "unit": unit(metric)}
-        return Record(self.study, self.model, metric, float(value), low, high, **columns)
+        return Record(self.run_name, self.model, metric, float(value), low, high, **columns)
 
     def splits(
         self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any

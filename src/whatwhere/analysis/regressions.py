@@ -63,7 +63,7 @@ def regression_records(
     models: Mapping[str, Any],
     windows: ChosenWindows,
     *,
-    study: str,
+    run_name: str,
     reference: str = "dstg",
     seed: int | None,
     splits: int = 5,
@@ -122,7 +122,7 @@ def regression_records(
         of_pairs = _regression_sums(reference_model, models, windows, test, pairs, batch_size, progress)
         for (name, layer), sums in of_pairs.items():
             splits_of = partial(
-                RecordContext(name, seed, study).splits, documents=windows.document_count, n=windows.document_count
+                RecordContext(name, seed, run_name).splits, documents=windows.document_count, n=windows.document_count
             )
             for metric, values in _regression_r2(sums, stream_columns(config)).items():
                 records += splits_of(metric, values, tested=tests, part=reference, layer=layer)

@@ -46,7 +46,7 @@ def measure_corpus(run: RunFolder, windows: Windows, progress: Progress = ignore
         run.mark_done(STEP, files=[_RECORDS])
         return
     run.write(_ARRAYS, geometry_arrays(geometry, {}))
-    run.write(_RECORDS, geometry_records(RecordContext(CORPUS, study=run.name), counts, geometry))
+    run.write(_RECORDS, geometry_records(RecordContext(CORPUS, run_name=run.name), counts, geometry))
     run.mark_done(STEP, files=[_ARRAYS, _RECORDS])
 
 

@@ -46,7 +46,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
                 target_model,
                 models,
                 choose_windows(windows["held_out"], config.probe_windows),
-                study=run.name,
+                run_name=run.name,
                 reference=TARGET_MODEL,
                 seed=seed,
                 splits=config.probe_splits,

@@ -53,7 +53,12 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
 
 
 def model_records(
-    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry, progress: Progress
+    folders: Iterable[Path],
+    config: GeometryConfig,
+    run_name: str,
+    counts: Counts,
+    geometry: Geometry,
+    progress: Progress,
 ) -> list[Record]:
     """Return records of models on the first corpus, whose counts and geometry are given.
 
@@ -68,7 +73,7 @@ def model_records(
     halves = _random_halves(counts, distributions.positions, config) if config.models else []
     for folder in folders:
         name, seed = name_and_seed(folder)
-        context = RecordContext(name, seed, study)
+        context = RecordContext(name, seed, run_name)
         folders_by_step: list[tuple[int | None, Path]] = [(None, folder)]
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, context, corpus=corpus)

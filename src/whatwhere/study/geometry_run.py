@@ -96,7 +96,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         records = [
             record
             for name, results in measured.items()
-            for record in geometry_records(RecordContext(name, study=run.name), *results)
+            for record in geometry_records(RecordContext(name, run_name=run.name), *results)
         ]
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
         records += records_of_models
@@ -339,10 +339,10 @@ def geometry_records(context: RecordContext, counts: Counts, geometry: Geometry)
     ]
 
 
-def _records_between(study: str, measured: dict[str, Measured], intervals: bool) -> list[Record]:
+def _records_between(run_name: str, measured: dict[str, Measured], intervals: bool) -> list[Record]:
     """Return uncorrected Hellinger distances of every two corpora, by position; `intervals` adds intervals."""
     records = []
-    context = RecordContext("", study=study)
+    context = RecordContext("", run_name=run_name)
     for a, b in combinations(measured, 2):
         p, q = (measured[name][1].distributions for name in (a, b))
         positions, rows, other_rows = np.intersect1d(p.positions, q.positions, return_indices=True)

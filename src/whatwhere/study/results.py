@@ -115,7 +115,7 @@ def save_study(
         gathered += run.read(f"{model.folder}/{RECORDS}")
     gathered += comparison_records
     if config.all_analyses:
-        gathered += convergence_records(gathered, study=run.name)
+        gathered += convergence_records(gathered, run_name=run.name)
     entries = [_entry_of(run, config, steps, model) for model in measured]
     page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}

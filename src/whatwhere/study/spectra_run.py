@@ -42,12 +42,12 @@ class TableMeasurements:
         return {"tables": entries, "left_out": self.left_out}
 
 
-def measure_tables(sources: Sequence[str | Path], words: bool = False, study: str = KIND) -> TableMeasurements:
+def measure_tables(sources: Sequence[str | Path], words: bool = False, run_name: str = KIND) -> TableMeasurements:
     """Measure every position table of the sources.
 
     Args:
         words: Measure word tables, too, by shares of components and N50 alone.
-        study: Name of this run in the records.
+        run_name: Column `study` of the records.
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -57,7 +57,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False, study: st
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            context = RecordContext(table.name, table.seed, study)
+            context = RecordContext(table.name, table.seed, run_name)
             noise = noise_records(table.rows, context) if table.kind == POSITIONS else []
             records.append(measure(table.rows, context)[0] + noise)
         except ValueError as error:

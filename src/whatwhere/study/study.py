@@ -376,7 +376,7 @@ def records_without_model(study: Study) -> list[Record]:
     records = corpus_size_records(study.windows, name)
     if has_windows_for_analyses(study.windows):
         held_out = study.windows["held_out"]
-        records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
+        records += ceiling_records(held_out, run_name=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.all_analyses:
         records += corpus_geometry_records(study.run)
     return records

@@ -23,13 +23,13 @@ COSTS = {
 }
 
 
-def corpus_size_records(windows: Windows, study: str) -> list[Record]:
+def corpus_size_records(windows: Windows, run_name: str) -> list[Record]:
     """Return records of the corpus: sizes, tokens that its training windows leave empty, and the unigram loss.
 
-    study: name of the run, for the records, as in every function of this file.
+    run_name: column `study` of the records, as in every function of this file.
     """
     train = windows["train"]
-    context = RecordContext("", study=study)
+    context = RecordContext("", run_name=run_name)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(context.record(f"corpus.{key}", sum(windows.facts[key].values())))
@@ -38,12 +38,12 @@ def corpus_size_records(windows: Windows, study: str) -> list[Record]:
     records.append(context.record("corpus.room", empty.mean(), n=len(empty)))
     if (share := train.from_start()) is not None:
         records.append(context.record("corpus.from_start", share, n=len(train)))
-    return [*records, unigram_record(windows, study)]
+    return [*records, unigram_record(windows, run_name)]
 
 
-def unigram_record(windows: Windows, study: str) -> Record:
+def unigram_record(windows: Windows, run_name: str) -> Record:
     """Return the record of the unigram loss in nats: the entropy of the token frequencies."""
-    return RecordContext("", study=study).record(
+    return RecordContext("", run_name=run_name).record(
         "loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum())
     )
 
@@ -90,7 +90,7 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
         for r in loss_records(run_folder, context)
         if r.metric == "loss" and (last_step is None or (r.step or 0) <= last_step)
     ]
-    return [*losses, unigram_record(windows, context.study)]
+    return [*losses, unigram_record(windows, context.run_name)]
 
 
 def undertrained_message(records: list[Record], model: str) -> str:
