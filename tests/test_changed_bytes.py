@@ -5,6 +5,7 @@ import random
 import shutil
 
 import numpy as np
+import pytest
 from cli_runner import whatwhere
 from made_study import make_study
 
@@ -161,3 +162,16 @@ def test_arrays_that_claim_too_much_are_refused(tmp_path):
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)})
     done = whatwhere("spectra", str(path))
     assert done.returncode == 2 and "big.npy" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_rewritten_records_of_a_run_are_refused(tmp_path):
+    """`claims` and `dataframe` read records that another program had written over those of the run."""
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("records.parquet", [Record("run", "m", "loss", 3.0, seed=0)])
+        run.mark_done("results", files=["records.parquet"])
+    assert len(ww.dataframe(tmp_path / "run")) == 1
+    write_records(tmp_path / "run/records.parquet", [Record("run", "m", "loss", 1.0, seed=0)])
+    done = whatwhere("claims", str(tmp_path / "run"))
+    assert done.returncode == 2 and "records.parquet" in done.stderr and "\n" not in done.stderr.strip()
+    with pytest.raises(ValueError, match="records.parquet"):
+        ww.dataframe(tmp_path / "run")

@@ -89,7 +89,7 @@ def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
     parts = {r.part for r in select(read_records(tmp_path / "o/records.parquet"), metric="linguistic.score")}
     assert parts == {"blimp", "acceptability"}
     wrong = whatwhere(*words, "--tasks", "blimp,pos")
-    assert wrong.returncode == 2 and "pos is read from files: give the folder that holds ud-ewt/" in wrong.stderr
+    assert wrong.returncode == 2 and "pos is read from files. Give the folder that holds ud-ewt/" in wrong.stderr
 
     def refuse(*_, **__):
         raise ConnectionError("no route to host")

@@ -357,7 +357,7 @@ def test_wrong_input_is_one_line(words, said, data, tmp_path, monkeypatch):
 def test_one_stream_alone_is_refused_what_needs_two(data, bert, tmp_path):
     words = ["--data", str(data), "--tasks", "MR-local", "--pooling", "mean,position", "--out", str(tmp_path / "o")]
     done = whatwhere("evaluate", "mteb", bert, *words)
-    assert done.returncode == 2 and "no model here has two streams, which the pooling 'position' needs" in done.stderr
+    assert done.returncode == 2 and "No model here has two streams, which the pooling 'position' needs" in done.stderr
 
 
 def test_without_mteb_it_says_how_to_get_it(data, tmp_path, monkeypatch):

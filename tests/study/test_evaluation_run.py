@@ -207,7 +207,7 @@ def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatc
     assert set(scores) == {None, 0, 30} and scores[30] == scores[None]  # the same weights and seed
     assert (out / "runs/mine/sst-2/rate-0.0001-batch-32-decay-0.01-seed-0-step-30.json").is_file()
     assert "glue-steps" in (out / "report.html").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="mine keeps no checkpoint of step 7. Steps there: 30."):
+    with pytest.raises(ValueError, match="mine keeps no checkpoint of step 7. Give one of these: 30."):
         run_evaluation(GLUE, config(data, models=[str(model)], checkpoints=[7]), tmp_path / "p", progress=False)
     assert not (tmp_path / "p").exists()
 

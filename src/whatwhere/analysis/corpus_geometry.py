@@ -185,8 +185,11 @@ def corpus_geometry(
             2,048 positions; documents of fewer than two groups, or a position without tokens in one half of them (but
             in the paper's protocol); positions that are all alike.
     """
-    smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.follows_paper else (0.0, plan.min_support)
+    smoothing = 0.0
+    support = plan.min_support
     if plan.follows_paper:
+        smoothing = PAPER_SMOOTHING
+        support = 0.0
         counts = _with_room_for_specials(counts)
     distributions = positional_distributions(counts.total(), smoothing, support)
     positions = distributions.positions

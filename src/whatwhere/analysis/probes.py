@@ -426,7 +426,8 @@ def _probe_r2(
 
 
 def _probes(s: AnalysisInput, untrained: bool = False) -> list[Record]:
-    model, context = (s.untrained, s.context.at(0)) if untrained else (s.model, s.context)
+    model = s.untrained if untrained else s.model
+    context = s.context.at(0) if untrained else s.context
     components = () if untrained else s.components
     return probe_records(model, s.held_out, context, windows=s.probed, splits=s.splits, components=components)
 

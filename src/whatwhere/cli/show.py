@@ -77,8 +77,10 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
     from ..records.table import Table
     from ..report.references import Beside, beside
     from ..run.files import read_json
+    from ..run.folder import RunFolder
 
-    table = Table(read_records(_run_folder(run) / "records.parquet"))
+    RunFolder.at(_run_folder(run)).check("records.parquet", "study.json")
+    table = Table(read_records(run / "records.parquet"))
     facts = read_json(run / "study.json") if (run / "study.json").is_file() else None
     reference = (beside(facts, table) if isinstance(facts, dict) else None) or Beside()
     verdicts = evaluate(table, FACTS if arithmetic else CLAIMS)

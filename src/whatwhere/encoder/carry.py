@@ -9,9 +9,8 @@ import ast
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
@@ -129,22 +128,8 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
         (Path(folder) / name).write_text(text, encoding="utf-8")
 
 
-def _first_weight(folder: Path, prefixes: tuple[str, ...]) -> str | None:
-    """Return the name of the first weight in the folder's files that begins with one of the prefixes, or None."""
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, "pt") as weights:
-                if keys := sorted(key for key in weights.keys() if key.startswith(prefixes)):
-                    return str(keys[0])
-        except SafetensorError:
-            continue  # transformers refuses the damaged file when it opens it
-    return None
-
-
 class CarriedModel(PreTrainedModel):
     """Model that is saved with its code, and read from safetensors only."""
-
-    former_prefixes: ClassVar[tuple[str, ...]] = ()  # of names that this head's weights had in earlier versions
 
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any
@@ -175,8 +160,7 @@ class CarriedModel(PreTrainedModel):
         """Open a saved model as transformers does, but never read a pickle.
 
         Raises:
-            ValueError: the folder has no safetensors file, a pickle is asked for, or a head has weights of former
-                names, which transformers would not load but draw anew.
+            ValueError: the folder has no safetensors file, or a pickle is asked for.
         """
         folder = Path(str(pretrained_model_name_or_path)) / kwargs.get("subfolder", "")
         pickled = kwargs.get("use_safetensors") is False or folder.suffix in (".bin", ".pt", ".pth", ".ckpt")
@@ -184,9 +168,5 @@ class CarriedModel(PreTrainedModel):
             raise ValueError(
                 f"{folder} opens from model.safetensors alone: a pickle (pytorch_model.bin) is never read. Save it "
                 "with safetensors in the program that made it, and leave use_safetensors=False out."
-            )
-        if cls.former_prefixes and (key := _first_weight(folder, cls.former_prefixes)):
-            raise ValueError(
-                f"The head in {folder} has weights of former names ({key}). Train it again from the pretrained model."
             )
         return super().from_pretrained(pretrained_model_name_or_path, *args, **{**kwargs, "use_safetensors": True})

@@ -231,8 +231,6 @@ class TextClassificationHead(nn.Module):
 class EncoderForSequenceClassification(EncoderWithHead):
     """Encoder with a classifier of texts on the first token ([CLS]), as BERT: dense, tanh, classifier."""
 
-    former_prefixes = ("pooler.",)
-
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.classifier = TextClassificationHead(config, _num_labels(config))
@@ -366,8 +364,6 @@ class EncoderForTokenClassification(EncoderWithHead):
 
 class EncoderForQuestionAnswering(EncoderWithHead):
     """Encoder with a head for answers in the text: a start and an end score of each token, by one linear map."""
-
-    former_prefixes = ("span.",)
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)

@@ -38,7 +38,7 @@ class LinguisticConfig(LinguisticKeys, EvaluationConfig):
     def _check(self) -> "LinguisticConfig":
         if self.data is None and (of_files := [name for name in self.tasks if not has_files(name, None)]):
             raise ValueError(
-                f"{of_files[0]} is read from files: give the folder that holds ud-ewt/ or wikipedia-en/, --data FOLDER"
+                f"{of_files[0]} is read from files. Give the folder that holds ud-ewt/ or wikipedia-en/: --data FOLDER."
             )
         if not self.tasks:
             names = [name for name in (BLIMP, *TASKS) if has_files(name, self.folder)]

@@ -61,7 +61,7 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     @model_validator(mode="after")
     def _seeded(self) -> "MtebConfig":
         if self.seeds > 1 and not self.contrastive:
-            raise ValueError(f"seeds are of SimCSE, all else has none; got {self.seeds}. Add --contrastive")
+            raise ValueError(f"seeds are of SimCSE, all else has none; got {self.seeds}. Add --contrastive.")
         return self
 
 
@@ -186,7 +186,7 @@ def _check(config: MtebConfig) -> None:
     sources = [source for _, source, _ in each_model(config)]
     for name in config.pooling:
         if not any(name in poolings(config, source) for source in sources):
-            raise ValueError(f"no model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
+            raise ValueError(f"No model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
     for source in sources if config.contrastive and config.corpus is not None else ():
         tokenizer = open_tokenizer(str(model_folder(source)))
         check_rows(tokenizer, open_config(source).vocab_size, source)

@@ -213,7 +213,7 @@ def _check(train: Rows, dev: Rows, classes: int) -> None:
         if not len(rows):
             raise ValueError(f"There are no {name} rows to probe. Give more text.")
         if not np.isfinite(rows.features).all():
-            raise ValueError(f"The features of the {name} rows have NaN or infinite values. The model diverged.")
+            raise ValueError(f"The features of the {name} rows have NaN or infinite values. Train the model anew.")
         if classes and not (0 <= rows.labels.min() and rows.labels.max() < classes):
             strange = rows.labels.min() if rows.labels.min() < 0 else rows.labels.max()
             raise ValueError(

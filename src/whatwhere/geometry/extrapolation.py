@@ -198,7 +198,12 @@ def _rotation(table: np.ndarray, length: int, components: int) -> np.ndarray:
     while at < len(turns) and rest > 1e-18 * float((scores**2).sum()):
         other = with_one_more(np.delete(turns, at))
         less = float((left(other) ** 2).sum())
-        turns, rest, at = (other, less, 0) if less < 0.99 * rest else (turns, rest, at + 1)
+        if less < 0.99 * rest:
+            turns = other
+            rest = less
+            at = 0
+        else:
+            at += 1
     weights = lstsq(_waves(turns, np.arange(n), n), table)[0]
     return np.asarray(_waves(turns, np.arange(length), n) @ weights)
 

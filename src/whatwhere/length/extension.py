@@ -193,7 +193,8 @@ def _refuse_options(plan: _Plan) -> None:
     method = plan.method
     names = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
     if method is not None and method not in names:
-        what, other = ("a rotation", "a table") if known == SCALINGS else ("a position table", "RoPE")
+        what = "a rotation" if known == SCALINGS else "a position table"
+        other = "a table" if known == SCALINGS else "RoPE"
         of_others = f": it is of {other}" if method in (*SCALINGS, *METHODS) else ""
         raise ValueError(f"There is no method {method!r} for {what}{of_others}. Known: {', '.join(names)}.")
     if (plan.as_written or plan.components is not None or plan.points is not None) and known != METHODS:

@@ -12,6 +12,7 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from ..encoder import EncoderConfig
 from ..run.files import read_object, read_yaml
+from ..run.folder import RunFolder
 from ..run.names import TRAINING_SETTINGS
 
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
@@ -179,14 +180,17 @@ def settings_of_training(folder: Path) -> dict[str, Any]:
     """Return the settings of the training that wrote a model or its checkpoint; {} where the folder holds none.
 
     Raises:
-        ValueError: the file of the settings is damaged.
+        ValueError: the file of the settings is damaged, or not as it was written.
     """
     runs = [folder]
     if folder.parent.name == "checkpoints":
         runs.append(folder.parent.parent)
     settings = [run / name for run in runs for name in TRAINING_SETTINGS]
     path = next((path for path in settings if path.is_file()), None)
-    saved = read_yaml(path) if path is not None else {}
+    if path is None:
+        return {}
+    RunFolder.at(path.parent).check(path.name)
+    saved = read_yaml(path)
     if not isinstance(saved, dict):
         raise ValueError(f"{path} must hold `key: value` lines; got {type(saved).__name__}. Use a complete copy.")
     return saved

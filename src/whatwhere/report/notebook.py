@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..records.record import read_records
 from ..run.errors import as_list, suggest_name
+from ..run.folder import RunFolder
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
 from .loaded_run import load_run, page_kind
@@ -38,12 +39,14 @@ def dataframe(run: Runs) -> "pandas.DataFrame":
             column `run` comes first.
 
     Raises:
-        ValueError: no records, or damaged ones.
+        ValueError: no records, or a file that is damaged or not as it was written.
     """
     import pandas
 
     folders = _folders(run)
     files = [folder if folder.suffix == ".parquet" else folder / "records.parquet" for folder in folders]
+    for file in files:
+        RunFolder.at(file.parent).check(file.name)
     frames = [pandas.DataFrame(map(vars, read_records(file))) for file in files]
     if len(frames) == 1:
         return frames[0]

@@ -285,6 +285,6 @@ def checkpoint_folder(model: str | Path, step: int) -> Path:
     root = Path(model) / CHECKPOINTS
     if not (weights := root / f"step-{step}" / WEIGHTS).is_file():
         steps = ", ".join(str(_step(path)) for path in checkpoint_folders(root)) or "none"
-        raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {steps}.")
+        raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Give one of these: {steps}.")
     RunFolder.at(weights.parent).check("config.json", WEIGHTS)
     return weights.parent

@@ -96,7 +96,8 @@ def hover(name: str, where: str, point: Point, axis: Axis) -> str:
     written = write(point.value)
     bounds = ""
     if point.low is not None and point.high is not None:
-        unit, most = (100, MOST_DIGITS - 2) if axis.kind == "share" else (1, MOST_DIGITS)
+        unit = 100 if axis.kind == "share" else 1
+        most = MOST_DIGITS - 2 if axis.kind == "share" else MOST_DIGITS
         bounds = f" {interval(unit * point.low, unit * point.high, most)}"
     seeds = f"<br>seeds:  {', '.join(map(write, point.few))}" if point.few else ""
     return f"<b>{plain(name)}</b><br>{plain(where)}:  {written}{bounds}{seeds}"
