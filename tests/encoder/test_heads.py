@@ -5,7 +5,6 @@ import inspect
 import pytest
 import torch
 from encoder_models import VOCAB
-from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from transformers import (
     AutoModelForQuestionAnswering,
@@ -129,21 +128,6 @@ def test_head_gives_hidden_states_attentions_tuples_and_gradients_everywhere(hea
     assert torch.equal(model(ids, return_dict=False)[0], model(ids).to_tuple()[0])
     output.loss.backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("former, name", [("pooler.", "classifier.dense."), ("span.", "qa_outputs.")])
-def test_former_names_of_a_head_are_one_line(former, name, tmp_path):
-    """Weights of a head under their former names are refused; they were drawn anew, with a report alone."""
-    kind = ww.EncoderForSequenceClassification if former == "pooler." else ww.EncoderForQuestionAnswering
-    kind(small()).save_pretrained(tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    renamed = {key.replace(name, former): tensor for key, tensor in tensors.items()}
-    assert set(renamed) != set(tensors)
-    save_file(renamed, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=f"former names \\({former}bias\\). Train it again") as caught:
-        kind.from_pretrained(tmp_path)
-    assert "\n" not in str(caught.value)
-    assert ww.Encoder.from_pretrained(tmp_path).num_parameters() > 0
 
 
 def test_trainer_keeps_the_columns_that_forward_names():

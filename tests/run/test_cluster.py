@@ -108,7 +108,7 @@ def test_no_job_waits_beside_an_idle_worker(connected):
     list(results(connected, [Job(name, wait_in, (str(together),)) for name in "ab"]))  # both have imported torch
     seconds = {"long": 4.5, "less": 3.0, "third": 5.0, "fourth": 5.0}
     jobs = [Job(name, rest, (time,)) for name, time in seconds.items()]
-    spans = [span for _, span in run_jobs(jobs, 1, False, cluster=connected)]
+    spans = [span for _, span in run_jobs(jobs, None, False, cluster=connected)]
     assert len({pid for pid, *_ in spans}) == 2
     begun = sorted(begin for _, begin, _ in spans)
     ends = sorted(end for *_, end in spans)

@@ -44,4 +44,4 @@ def test_cluster_that_adapts_may_begin_empty(tmp_path):
     with distributed.LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None) as local:
         local.adapt(minimum=0, maximum=1, interval="100ms")
         with connect(local.scheduler_address, tmp_path / "out") as connected, lock(tmp_path / "out"):
-            assert len(list(run_jobs([Job("rest", rest, (0.1,))] * 3, 1, False, cluster=connected))) == 3
+            assert len(list(run_jobs([Job("rest", rest, (0.1,))] * 3, None, False, cluster=connected))) == 3

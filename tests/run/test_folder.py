@@ -503,13 +503,13 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
     text = (place / "manifest.jsonl").read_bytes()
     (place / "manifest.jsonl").write_bytes(text.replace(b'"one"', b'"two"'))  # in place, of equal size
     os.utime(place / "manifest.jsonl", (1, 1))
-    assert set(handle.finished_steps()) == {"two"}
+    assert set(handle.inputs_of_finished()) == {"two"}
     shutil.rmtree(place)
     with RunFolder.open(place, "study") as run:
         run.write("longer-name.json", list(range(100)))
         run.mark_done("a step with a longer name than before", files=["longer-name.json"], outcome={"why": "x" * 500})
     assert handle.listed_files() == ["longer-name.json"]
-    assert set(handle.finished_steps()) == {"a step with a longer name than before"}
+    assert set(handle.inputs_of_finished()) == {"a step with a longer name than before"}
 
 
 def test_line_waits_for_the_line_of_another(tmp_path):

@@ -110,13 +110,13 @@ def test_bars_that_end_look_complete(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     seen, update = [], Progress.update
     monkeypatch.setattr(Progress, "update", lambda *a, **k: (seen.append(k.get("completed")), update(*a, **k))[1])
-    list(run_jobs([Job("a", in_parts, (), None), Job("b", in_parts, (), None)], 1, progress=True))
+    list(run_jobs([Job("a", in_parts, (), None), Job("b", in_parts, (), None)], None, progress=True))
     of_all = [round(value, 3) for value in seen if isinstance(value, float)]
     assert of_all == sorted(of_all) and {0.2, 0.4, 0.8, 1.0, 1.2, 1.8, 2.0} <= set(of_all)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert lines[-1].startswith("all 2 models") and "100%" in lines[-1] and not [x for x in lines if "looking" in x]
     seen.clear()
-    list(run_jobs([Job("a", tune, (), None), Job("b", tune, (), None)], 1, progress=True, name="pieces of work"))
+    list(run_jobs([Job("a", tune, (), None), Job("b", tune, (), None)], None, progress=True, name="pieces of work"))
     of_all = {round(value, 3) for value in seen if isinstance(value, float)}
     assert of_all == {0.0, 0.2, 0.4, 1.0, 1.2, 1.4, 2.0}  # what comes before has no share
     assert capsys.readouterr().err.splitlines()[-1].startswith("all 2 pieces of work")
@@ -191,4 +191,4 @@ def test_ctrl_c_does_not_reach_processes_that_still_import(fresh):
 
 def test_an_error_in_this_process_is_not_wrapped():
     with pytest.raises(ValueError, match="3 is refused"):
-        list(run_jobs([Job("one", refuse, (3,), None)], 1, progress=False))
+        list(run_jobs([Job("one", refuse, (3,), None)], None, progress=False))

@@ -369,7 +369,7 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     found = json.loads(first.stdout)
     assert (found["done"], found["unfinished"], list(found["benchmarks"])) == (0, 4, ["length", "glue"])
     assert run_status(out)[0]["state"] == "stopped"  # "finished", with four trials left
-    steps = RunFolder.at(out).finished_steps()  # "length" and "glue" were among them, as if they were finished
+    steps = RunFolder.at(out).inputs_of_finished()  # "length" and "glue" were among them, as if they were finished
     assert {"tried length", "tried glue"} <= steps.keys() and not {"length", "glue"} & steps.keys()
     assert RunFolder.at(out).outcome_of("tried glue") == {
         "done": 0,

@@ -302,7 +302,7 @@ def _check_facts(path: Path, facts: Mapping[str, Any]) -> None:
 def is_built(folder: Path) -> bool:
     """Return whether a folder holds finished windows; one without the list of its files is taken unchecked."""
     run = RunFolder.at(folder)
-    return (folder / FACTS).is_file() and (run.kind is None or BUILT in run.finished_steps())
+    return (folder / FACTS).is_file() and (run.kind is None or BUILT in run.inputs_of_finished())
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:

@@ -82,7 +82,7 @@ class AttentionInputs:
     table_rows: (b, n), the row of the position table that each token reads: its position, or with `bilevel` its place
         in its segment.
     term_positions: (b, n), the position of each token, for pair terms; one row (1, n) where all examples are known to
-        have the same, so that terms of positions are computed once. Nothing reads it with `bilevel`.
+        have the same, so that terms of positions are computed once. No pair term reads it with `bilevel`.
     distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
         `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. It is
         always the distance with pair terms, beside which no configuration has a relative bias.

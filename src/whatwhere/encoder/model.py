@@ -141,8 +141,9 @@ class EncoderOutput(BaseModelOutput):
 class Encoder(EncoderPreTrainedModel):
     """Encoder from token ids (b, n) to hidden states (b, n, hidden_size), [position; semantic] along the last axis."""
 
-    _input_embed_layer = "word_embeddings"
-    # Outputs that callers of transformers may select; `forward` returns them itself, without hooks on these modules.
+    _input_embed_layer = "word_embeddings"  # `get_input_embeddings` of transformers reads it
+    # transformers reads it to learn which outputs a caller may select; it sets no hooks on these modules, as `forward`
+    # returns the outputs itself.
     _can_record_outputs = {"hidden_states": GradientCheckpointingLayer, "attentions": Attention}
     # True if the caller knows that the tokens of a text stand side by side, so that positions are as far apart as in
     # the row. An exported graph cannot check this itself.
@@ -388,8 +389,8 @@ class Encoder(EncoderPreTrainedModel):
                 treat special tokens apart (rp, dstg, most of tupe-*) find them in `input_ids` or `special_tokens_mask`,
                 and one that reads segments (bipe) finds their ends in `input_ids` alone.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
-                `last_hidden_state` (with `config.tie_last_hidden_states = False`, set on a model: before the final
-                norm). A list of numbers of states (negative: from the end) gives None in place of the others.
+                `last_hidden_state` (if a caller of transformers sets `config.tie_last_hidden_states = False`: before
+                the final norm). A list of numbers of states (negative: from the end) gives None in place of the others.
                 Default: as the configuration says.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path. Default: as the
                 configuration says.

@@ -265,6 +265,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         logits = self.classifier(first_state(hidden, attention_mask))
         if labels is None:
             return SequenceClassifierOutput(logits=logits, **rest)
+        # It sets `problem_type` where that is unset, so it is called even if another loss replaces this one.
         loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         if num_items_in_batch is not None and self.config.problem_type == "single_label_classification":
             # A part of the batch may have no labels, and their mean would be NaN.

@@ -20,7 +20,7 @@ from ..models.open import model_hashes, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
-from ..run.names import TRIAL_STEP, TRIALS
+from ..run.names import FINISHED_TRIAL, TRIALS
 from ..run.progress import Progress
 from ..run.settings import plain_path
 from ..training.scheme_settings import ConfigWithScheme
@@ -138,7 +138,7 @@ class Trial:
     @property
     def step_name(self) -> str:
         """Step of the run that does this trial."""
-        return f"{TRIAL_STEP}{self.file_name('').removeprefix(f'{TRIALS}/')}"
+        return f"{FINISHED_TRIAL}{self.file_name('').removeprefix(f'{TRIALS}/')}"
 
     def write(self, out: Path, facts: Mapping[str, Any], arrays: Arrays | None = None, **beside: Any) -> None:
         """Write the results of this trial as one step of the run.

@@ -75,7 +75,7 @@ class Deaths:
         Return immediately if the worker did not do that job, and after SECONDS_TO_ASK at the latest.
         """
         until = time.monotonic() + SECONDS_TO_ASK
-        while self._workers.get(number) == address and self.last_worker(number) != address and time.monotonic() < until:
+        while self._workers.get(number) == address and time.monotonic() < until:  # `record_loss` removes the number
             time.sleep(0.02)
 
     def last_worker(self, number: int) -> str:

@@ -393,13 +393,13 @@ class RunFolder:
         self._manifest.refresh()
         self.check(*self._manifest.steps[step]["step_files"])
 
-    def finished_steps(self) -> dict[str, dict[str, Any]]:
+    def inputs_of_finished(self) -> dict[str, dict[str, Any]]:
         """Return the names of the finished steps, each with the inputs that it was made from."""
         self._manifest.refresh()
         return {name: dict(step["inputs"]) for name, step in self._manifest.steps.items()}
 
     def finished_step(self, step: str) -> Mapping[str, Any] | None:
-        """Return `inputs`, `step_files` and `outcome` of a finished step; None where it was never finished."""
+        """Return `inputs`, `step_files`, `outcome` of a step once finished, even if its files are gone; else None."""
         self._manifest.refresh()
         return self._manifest.steps.get(step)
 

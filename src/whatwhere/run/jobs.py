@@ -48,7 +48,7 @@ def threads_of_jobs(job_count: int, at_once: int) -> list[int | None]:
 
 def run_jobs(
     jobs: Sequence[Job],
-    total_threads: int,
+    total_threads: int | None,
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
@@ -61,7 +61,7 @@ def run_jobs(
     these have finished.
 
     Args:
-        total_threads: Threads of all further processes together. Below 2, or for a single job, there are none: jobs
+        total_threads: Threads of all further processes together. None, or for a single job: there are none, and jobs
             run one after another in this process, on as many threads as each `Job` has. On a cluster it is ignored.
         progress: Show bars on stderr.
         process_per_job: True for trainings, which leave a process with a large heap: each job has a process of its own.
@@ -74,14 +74,14 @@ def run_jobs(
         Exception: the error of a job. The other jobs are stopped, trainings with a checkpoint; finished work stays.
     """
     numbered = list(enumerate(jobs))
-    runs_here = len(jobs) < 2 or total_threads < 2
+    runs_here = len(jobs) < 2 or total_threads is None
     if cluster is None and not runs_here:
         check_not_spawned("This call")
     with _show_bars(progress, len(jobs), name) as show:
         if cluster is not None:
             with cluster.session(show, make_context) as cluster_jobs:
                 yield from _results(cluster_jobs, numbered, show)
-        elif runs_here:
+        elif total_threads is None or runs_here:
             yield from _results(ThisProcess(show, make_context), numbered, show)
         else:
             for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or total_threads):

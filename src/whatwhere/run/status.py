@@ -12,12 +12,12 @@ from .folder import LOG, MANIFEST, RunFolder
 from .lock import writer_of
 from .names import (
     EVALUATE_ALL,
+    FINISHED_TRIAL,
     RESULTS_STEP,
     STUDY_SETTINGS,
     SUMMARY,
     TRAINED_STEP,
     TRAINING_SETTINGS,
-    TRIAL_STEP,
     TRIALS,
 )
 
@@ -139,7 +139,7 @@ def _status_of_other(run: RunFolder) -> dict[str, Any]:
     """Return the status of a run that is neither a study nor a training."""
     status = _common_status_of(run, str(run.kind), _has_all_results(run))
     if (run.path / TRIALS).is_dir():
-        status["trials"] = sum(step.startswith(TRIAL_STEP) for step in run.finished_steps())
+        status["trials"] = sum(step.startswith(FINISHED_TRIAL) for step in run.inputs_of_finished())
     return status
 
 

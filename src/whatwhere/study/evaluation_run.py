@@ -76,7 +76,7 @@ def run_evaluation(
             ]
             finished = run_jobs(
                 jobs,
-                at_once,  # in threads: while trials run side by side, each has one
+                at_once if at_once > 1 else None,  # in threads: while trials run side by side, each has one
                 progress,
                 process_per_job=False,
                 name="trials",
@@ -102,7 +102,7 @@ def _resume_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings bind, a finished file is not as it was written, or two models have one name.
     """
-    if file in run.listed_files() and any(step != RESULTS_STEP for step in run.finished_steps()):
+    if file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_finished()):
         config = config.resume(run, file)
         run.check_present_files()
     config.check_names()

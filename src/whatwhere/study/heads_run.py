@@ -48,7 +48,7 @@ class HeadsTask:
 
     model_argument: str
     context: RecordContext
-    windows: ChosenWindows
+    chosen: ChosenWindows
     ablation_windows: int
     analyses: tuple[str, ...]
 
@@ -57,13 +57,13 @@ def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and run the analyses that the task names."""
     model = open_model(task.model_argument, "masked" if task.ablation_windows else None, attention="eager").model
     analyses = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
-    return measure(_input_of(model, task.context, task.windows, task.ablation_windows, progress), analyses)
+    return measure(_input_of(model, task.context, task.chosen, task.ablation_windows, progress), analyses)
 
 
 def _input_of(
-    model: Any, context: RecordContext, windows: ChosenWindows, ablation_windows: int, progress: Progress | None = None
+    model: Any, context: RecordContext, chosen: ChosenWindows, ablation_windows: int, progress: Progress | None = None
 ) -> AnalysisInput:
-    return AnalysisInput(context, model, windows, ablation_windows=ablation_windows, thorough=True, progress=progress)
+    return AnalysisInput(context, model, chosen, ablation_windows=ablation_windows, thorough=True, progress=progress)
 
 
 def _measure_on_cluster(
@@ -79,7 +79,7 @@ def _measure_on_cluster(
         task = HeadsTask(model_argument, context, windows, analysis_input.ablation_windows, names)
         jobs.append(Job(f"{context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(scheme_of_job, scheme)
-    finished = run_jobs(jobs, 1, progress, name="analyses", make_context=make_context, cluster=cluster)
+    finished = run_jobs(jobs, None, progress, name="analyses", make_context=make_context, cluster=cluster)
     parts = {job.label: part for job, part in finished}
     return join_measurements([parts[job.label] for job in jobs], analyses_of(OF_WINDOWS))
 

@@ -270,7 +270,7 @@ def _time_steps(study: Study) -> dict[str, float]:
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
     make_context = partial(scheme_of_job, study.config.scheme)
     # A single job: it runs in this process, on its own threads, unless on a cluster.
-    ((_, seconds),) = run_jobs(jobs, 1, study.progress, make_context=make_context, cluster=study.cluster)
+    ((_, seconds),) = run_jobs(jobs, None, study.progress, make_context=make_context, cluster=study.cluster)
     return dict(seconds)
 
 
@@ -286,8 +286,8 @@ def complete_study(study: Study) -> Path:
     trains_models = not all(is_finished(study.run.path / job.args[0].model.folder) for job in jobs)
     results = _StudyResults(study, records, steps, at_once, trains_models=trains_models)
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
-    # With 1 `run_jobs` starts no process: trainings run one after another in this one, each with all its threads.
-    total_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
+    # With None trainings run one after another in this process, each with all its threads.
+    total_threads = at_once * threads_per_model(at_once) if at_once > 1 else None
     make_context = partial(scheme_of_job, config.scheme)
     # `closing` stops running jobs before an interrupted command gives up the lock of the folder.
     trainings = run_jobs(jobs, total_threads, study.progress, make_context=make_context, cluster=study.cluster)

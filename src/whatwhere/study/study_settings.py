@@ -25,6 +25,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
 
     RESUME_ARGUMENTS: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "at_once")  # workers tokenise the text
+    # A command that adds models names the saved ones, too, and no fewer seeds (`study._check_saved_models`).
     GROWING_KEYS: ClassVar[tuple[str, ...]] = ("models", "variants", "widths", "seeds")
 
     @model_validator(mode="before")
@@ -32,7 +33,7 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
         size = values.get("size", "tiny")
-        models = values.get("models") or ["dstg"]
+        models = values.get("models") or cls.model_fields["models"].default
         variants = values.get("variants")
         if isinstance(models, list) and ALL_PRESETS in models:
             at = models.index(ALL_PRESETS)

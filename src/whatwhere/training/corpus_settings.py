@@ -42,13 +42,13 @@ class CorpusConfig(CorpusKeys):
         """Return whether the run's windows were made from the content of the corpus or tokenizer that a key names."""
         saved = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not saved.is_file():
-            return super().has_same_content(key, out)  # in classes with both: of `ConfigWithScheme`, the next base
+            return super().has_same_content(key, out)  # by the order of bases `ConfigWithScheme`'s, where it is one
         try:
             settings = read_object(saved, "source", "tokenizer_sha256")
             source = open_source(self.corpus, self.field, self.document)
             if key == "corpus":
                 return content(source.fingerprint()) == content(settings["source"])
-            if self.tokenizer in (None, *UNITS):  # of a tokenizer made from the text only the name is compared
+            if self.tokenizer in (None, *UNITS):  # made from the text: names that differ mean other tokenizers
                 return False
             tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
         except ValueError:

@@ -24,9 +24,9 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-# Parts of a scheme by their names in an encoder, and the group of the parameters inside them. Excepted are, inside the
-# last three, standard modules and what a module lists in its attribute `tables` (`_group_of`). T5's values are in
-# `biases`, though their parameter is called `table`.
+# Parts of a scheme by their names in an encoder, and the group of the parameters inside them, whatever these are
+# called: T5's `table` learns with `biases`. Inside the last three a module's attribute `tables` names parameters that
+# learn with `table`, and standard modules learn as they do in a block (`_group_of`).
 GROUP_OF_PART = {
     "position_embeddings": "table",
     "distance_vectors": "table",
@@ -178,7 +178,7 @@ def _group_of(name: str, parameter: Tensor, module: nn.Module) -> str:
     if part_group and not isinstance(module, STANDARD_MODULES):
         return part_group
     if parameter.ndim < 2:
-        return "vectors"
+        return "one-dimensional"
     is_matrix = parameter.ndim == 2  # not the kernel of a convolution
     return "matrices" if is_matrix and (part_group or _IN_A_BLOCK.search(name)) else "rest"
 
@@ -201,7 +201,7 @@ def make_optimizers(
         "rest": (1.0, config.weight_decay),
         "embeddings": (config.embedding_learning_rate_scale, config.embedding_weight_decay),
         "table": (config.table_learning_rate_scale, config.table_weight_decay),
-        "vectors": (1.0, 0.0),
+        "one-dimensional": (1.0, 0.0),
         "biases": (config.bias_learning_rate_scale, config.bias_weight_decay),
     }
     groups: dict[str, dict[str, Any]] = {}

@@ -25,7 +25,7 @@ from .training_folder import (
     accept_training,
     finish_training,
     finished_summary,
-    has_trained_steps,
+    has_progress,
     open_training,
     resume_or_clear_training,
 )
@@ -78,7 +78,7 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows_folder: Path,
 
 def _is_resumable(run: RunFolder) -> bool:
     """Return whether a run has settings, and either a checkpoint after step 0 or its finished model."""
-    return SETTINGS_FILE in run.listed_files() and has_trained_steps(run)
+    return SETTINGS_FILE in run.listed_files() and has_progress(run)
 
 
 def _budget_before_windows(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:

@@ -1,7 +1,8 @@
 """Settings of runs that may name a position scheme of the user's; its code runs only where the user gave it.
 
-Who gets settings from the user loads the scheme that they name, by `use_scheme`, as the command line does: functions
-that take a configuration do not. Jobs are done inside `scheme_of_job`.
+Code that gets settings from the user calls `use_scheme` before it makes a configuration of them, as the command line
+does. Code that reads saved settings calls `load_saved`, which runs the run's copy if the user gave its text. Jobs are
+done inside `scheme_of_job`. No other function loads a scheme.
 """
 
 import shlex

@@ -42,15 +42,13 @@ def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
         yield RunFolder.at(out)
 
 
-def has_trained_steps(run: RunFolder) -> bool:
-    """Return whether a checkpoint after step 0, or the finished model, exists."""
+def has_progress(run: RunFolder) -> bool:
+    """Return whether a training has something to resume: a checkpoint after step 0, or the finished model."""
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
 def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that a training goes on with; clear one without trained steps, to begin anew.
-
-    Trained steps are a checkpoint after step 0 or weights (`has_trained_steps`).
+    """Return the settings that a training goes on with; clear one without progress (`has_progress`), to begin anew.
 
     All processes call this. Clearing removes the log, checkpoints, batches that were not finite, and listed files but
     the scheme that `config` names; the corpus stays. Any other training keeps its settings and its scheme.
@@ -62,7 +60,7 @@ def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: I
         ValueError: see `StrictConfig.resume`; or the folder holds windows of another tokenizer.
     """
     process_group = process_group_state()
-    if process_group.is_main_process and not has_trained_steps(run):
+    if process_group.is_main_process and not has_progress(run):
         _check_tokenizer_of_windows(config, run, name)
         _remove_leftovers(config, run, name)
         config.save_in(run, name)
@@ -123,7 +121,7 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     Raises:
         ValueError: a file of it is missing or not as it was written.
     """
-    if TRAINED_STEP not in run.finished_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
+    if TRAINED_STEP not in run.inputs_of_finished() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
         return None
     run.check_step(TRAINED_STEP)
     summary: dict[str, Any] = run.read(SUMMARY)
