@@ -1,8 +1,9 @@
 """Handling of Ctrl-C (SIGINT) and of SIGTERM, which a system sends to get its machine back.
 
 A command ends with status 130 or 143 and one line that says how to resume. At a second signal, or at a first one during
-an import, it ends immediately and prints only "stopped". Work with checkpoints runs inside `defer_stop`: a signal waits
-for the end of its step, so that the process can write a checkpoint. Without `handle_signals`, Python's handling stays.
+an import or while torch writes a graph, it ends immediately and prints only "stopped". Work with checkpoints runs
+inside `defer_stop`: a signal waits for the end of its step, so that the process can write a checkpoint. Without
+`handle_signals`, Python's handling stays.
 """
 
 import os
@@ -14,6 +15,7 @@ from types import FrameType
 
 # Printed by commands whose jobs run in other processes.
 STOPPING = "Stopping: finished work stays, and a training in a folder of its own writes a checkpoint first"
+_EXPORTER = f"{os.sep}torch{os.sep}onnx{os.sep}"
 GRACE = 120.0  # seconds in which a process that is told to stop must have written its checkpoint
 
 
@@ -83,8 +85,7 @@ def _receive(number: int, frame: FrameType | None) -> None:
     _stop_signal = _stop_signal or number
     if _is_spawning and not is_second:
         return
-    # Inside an import the exception would look like an error of the imported module.
-    if is_second or (_may_stop_now.is_set() and _is_importing(frame)):
+    if is_second or (_may_stop_now.is_set() and _allows_no_exception(frame)):
         _end_now(number, frame)
     if _may_stop_now.is_set():
         raise Stopped
@@ -101,9 +102,15 @@ def _write_stderr(words: str) -> None:
     os.write(2, f"\nwhatwhere: {words}\n".encode())
 
 
-def _is_importing(frame: FrameType | None) -> bool:
+def _allows_no_exception(frame: FrameType | None) -> bool:
+    """Return whether a frame or one that called it is of an import, or of torch's exporter.
+
+    Inside an import an exception would look like an error of the imported module. Inside the exporter it would pass
+    through C++, which ended the process with "terminate called".
+    """
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        file = frame.f_code.co_filename
+        if file.startswith("<frozen importlib") or _EXPORTER in file:
             return True
         frame = frame.f_back
     return False
