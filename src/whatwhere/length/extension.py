@@ -65,8 +65,10 @@ RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wi
 WINDOWS = 8  # of a step of it
 
 
-def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
+def methods_of(config: dict[str, Any], model: str | Path) -> tuple[str, ...]:
     """Return the names of the methods for a model, by its config.json; () where it reads any length without one.
+
+    model: name for the message.
 
     Raises:
         ValueError: its positions cannot be continued.
@@ -82,7 +84,7 @@ def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
     if config.get("untied") == "free" or (table and config["rotation"] != "none"):
         what = "a free correlation" if config.get("untied") == "free" else "both a table and a rotation"
         advice = "Give one with a table or a rotation alone."
-        raise ValueError(f"The positions of this model are {what}, which no way continues. {advice}")
+        raise ValueError(f"The positions of {model} are {what}, which no way continues. {advice}")
     if config["rotation"] == "rope":
         return SCALINGS
     if config["absolute"] in ("sinusoidal", "fourier"):
@@ -170,7 +172,7 @@ def extend(
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
     config = read_object(folder / "config.json", hint="Use a complete copy.")
-    known = methods_of(config)
+    known = methods_of(config, folder)
     before = configured_length(config)
     plan = _Plan(folder, config, known, before, length, method, components, points, as_written, window)
     _refuse_options(plan)

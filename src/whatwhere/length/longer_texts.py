@@ -192,7 +192,7 @@ def about(source: str, to: int, points: bool = False) -> About:
     heads = [str(name) for name in config.get("architectures") or ()]
     if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
-    methods_known = methods_of(config)
+    methods_known = methods_of(config, source)
     most = configured_length(config)
     trained = trained_length(folder, config)
     ours = config.get("model_type") == EncoderConfig.model_type
