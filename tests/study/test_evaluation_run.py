@@ -4,6 +4,7 @@ the other, differences are paired."""
 import json
 import shutil
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def test_data_of_another_command_are_read_anew(tmp_path):
     read = for_one_command(lambda path: reads.append(path) or path.read_text())
     for command, text in (("one", "a"), ("one", "a"), ("two", "b")):
         (tmp_path / "data.txt").write_text(text)
-        with evaluate._context_of_trial(command, None):
+        with evaluate._context_of_trial(command, nullcontext):
             assert read(tmp_path / "data.txt") == text
     assert len(reads) == 2
 

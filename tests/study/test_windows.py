@@ -22,7 +22,7 @@ from whatwhere.study import heads_run
 from whatwhere.study.heads_run import run_heads
 from whatwhere.study.model_windows import model_windows
 from whatwhere.study.study_keys import HeadsConfig
-from whatwhere.training.scheme_settings import scheme_of_job
+from whatwhere.training.scheme_settings import scheme_context
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +173,6 @@ def test_a_job_loads_the_scheme_of_the_model(tmp_path, monkeypatch):
 
     monkeypatch.setattr(heads_run, "open_model", note_presets)
     task = heads_run.HeadsTask("folder", RecordContext("m"), None, 0, ())
-    with scheme_of_job(scheme), pytest.raises(InterruptedError):
+    with scheme_context(str(scheme))(), pytest.raises(InterruptedError):
         heads_run.measure_task(task, ignore_progress)
     assert opened == [True] and "of_worker" not in PRESETS

@@ -1,5 +1,6 @@
 """Strict configurations: unknown keys, wrong values and clashes are one-line errors; what is saved loads equal."""
 
+import pickle
 import time
 from types import SimpleNamespace
 
@@ -8,13 +9,14 @@ import torch
 import yaml
 from cli_runner import whatwhere
 
+import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.run.files import parse_yaml
 from whatwhere.run.folder import RunFolder
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, make_curriculum
 from whatwhere.training.recipes import SIZE_DEFAULTS, defaults_of
-from whatwhere.training.scheme_settings import scheme_of_job
+from whatwhere.training.scheme_settings import scheme_context
 from whatwhere.training.training_keys import LoopConfig
 
 
@@ -230,11 +232,42 @@ def test_checking_values_runs_no_scheme(tmp_path):
         PretrainConfig.load_saved(path.with_name("pretrain.yaml"))
     other = tmp_path / "other.py"
     other.write_text(path.read_text() + "# another text is another program\n")
-    with scheme_of_job(other), pytest.raises(ValueError, match="names a scheme"):
+    with scheme_context(str(other))(), pytest.raises(ValueError, match="names a scheme"):
         PretrainConfig.load_saved(path.with_name("pretrain.yaml"))
     assert "begun" not in PRESETS
-    with scheme_of_job(path):
+    with scheme_context(str(path))():
         assert PretrainConfig.load_saved(path.with_name("pretrain.yaml")).scheme == str(path)
+        assert "begun" in PRESETS
+    assert "begun" not in PRESETS
+
+
+SCHEME = "from whatwhere.encoder import register_preset\nregister_preset('begun', 'ap', 'nobody')\n"
+
+
+def test_a_loaded_scheme_may_resume(tmp_path):
+    """After `ww.load_scheme` every new training was refused: its settings name the run's copy of the scheme."""
+    path = tmp_path / "mine.py"
+    path.write_text(SCHEME)
+    with scheme_context(None)():  # forgets the scheme afterwards
+        ww.load_scheme(path)
+        config = PretrainConfig.load(None, preset="begun", steps=1, scheme=str(path))
+        with RunFolder.open(tmp_path / "run", "pretrain") as run:
+            config.save_in(run, "pretrain.yaml")
+            assert config.resume(run, "pretrain.yaml").preset == "begun"
+
+
+def test_a_job_refuses_a_changed_scheme(tmp_path):
+    """A worker ran whatever the run's copy held by then, in place of the text that the user had given."""
+    path = tmp_path / "scheme.py"
+    path.write_text(SCHEME)
+    make_context = pickle.loads(pickle.dumps(scheme_context(str(path))))
+    ran = tmp_path / "ran"
+    path.write_text(f"open({str(ran)!r}, 'w').close()\n{SCHEME}")
+    with pytest.raises(ValueError, match="scheme.py has changed since the command began"), make_context():
+        pass
+    assert not ran.exists() and "begun" not in PRESETS
+    path.write_text(SCHEME)
+    with make_context():
         assert "begun" in PRESETS
     assert "begun" not in PRESETS
 

@@ -102,8 +102,9 @@ def main() -> None:
     for name, _, settings in tries(given.schemes.split(",")):
         config = PretrainConfig.parse({**settings, **rows, "seed": SEED, "steps": given.steps})
         jobs.append(Job(name, pretrain_on_windows, (config, out / name, windows), threads=1))
+    threads = count_cores() if count_cores() > 1 else None  # None: in this process
     with connect(given.on, out) as cluster, lock(out):
-        for _ in run_jobs(jobs, count_cores(), progress=True, name="tries", cluster=cluster):
+        for _ in run_jobs(jobs, threads, progress=True, name="tries", cluster=cluster):
             write_table(out)
 
 

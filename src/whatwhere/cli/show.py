@@ -79,7 +79,8 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
     from ..run.files import read_json
     from ..run.folder import RunFolder
 
-    RunFolder.at(_run_folder(run)).check("records.parquet", "study.json")
+    checked = RunFolder.at(_run_folder(run))
+    checked.check("records.parquet", *(name for name in ("study.json",) if (run / name).is_file()))
     table = Table(read_records(run / "records.parquet"))
     facts = read_json(run / "study.json") if (run / "study.json").is_file() else None
     reference = (beside(facts, table) if isinstance(facts, dict) else None) or Beside()

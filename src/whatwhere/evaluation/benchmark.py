@@ -284,8 +284,10 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
             models_of_study.append(model)
             continue
         facts = Path(model) / "study.json"
-        RunFolder.at(model).check(facts.name)
-        listed = read_object(facts, "models")["models"] if facts.is_file() else []  # no facts before the page
+        listed = []  # no facts before the page
+        if facts.is_file():
+            RunFolder.at(model).check(facts.name)
+            listed = read_object(facts, "models")["models"]
         folders = sorted(path.name for path in root.iterdir())
         entries = listed if isinstance(listed, list) else []
         names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]

@@ -19,17 +19,16 @@ from ..encoder import EncoderConfig
 from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, model_names
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
-from ..models.lengths import EXTENSION, LENGTHS, configured_length, trained_length
+from ..models.lengths import EXTENSION, LENGTHS, configured_length, settings_of_training, trained_length
 from ..models.model_tables import read_table, table_key
 from ..models.open import check_rows, name_and_seed, open_config, open_model
 from ..models.tensors import named_tensors
 from ..records.record import Record
-from ..run.files import read_object, read_yaml, temporary_folder, write_json
+from ..run.files import read_object, temporary_folder, write_json
 from ..run.folder import RunFolder
 from ..run.hub import fetch_model
 from ..run.progress import Progress, ignore_progress
 from ..training.model_folder import save_model
-from ..training.pretrain import SETTINGS_FILE
 from .extension import (
     ADAPTED,
     SCALINGS,
@@ -196,7 +195,6 @@ def about(source: str, to: int, points: bool = False) -> About:
     most = configured_length(config)
     trained = trained_length(folder, config)
     ours = config.get("model_type") == EncoderConfig.model_type
-    settings = folder / SETTINGS_FILE
     if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again
         methods_known = ()
     if methods_known == METHODS and table_key(named_tensors(folder), ours) is None:
@@ -216,7 +214,7 @@ def about(source: str, to: int, points: bool = False) -> About:
     methods = (*methods_without_change, *(m for m in methods_known if points or m != "mds"))
     if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens
         methods = (AS_IT_IS,)
-    run = read_yaml(settings) if settings.is_file() else {}
+    run = settings_of_training(folder)
     return About(trained, most, methods, table, bool(run.get("subset")), ours, str(run.get("corpus", "")))
 
 

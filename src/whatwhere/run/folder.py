@@ -62,11 +62,11 @@ class RunFolder:
         """Open a run for writing under its lock, and create it if it is missing.
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
+
         A run is new if it has no manifest yet. A ValueError before `accept_input` or `mark_done` of this object (a
         job's own object does not count) means that a new run was refused: for its input, or because a run inside it is
-        `InUse`. Its listed files are then
-        removed, with the runs that this process made inside it, unless `keep_inner_run` kept them. What a killed
-        command left stays: for the next command the run is not new.
+        `InUse`. Its listed files are then removed, with the runs that this process made inside it, unless
+        `keep_inner_run` kept them. What a killed command left stays: for the next command the run is not new.
 
         Args:
             kind: Kind of the run ("study", "pretrain", ...).

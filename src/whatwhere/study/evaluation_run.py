@@ -23,14 +23,14 @@ from ..models.open import model_folder
 from ..records.record import Record
 from ..records.table import Point, Table
 from ..run.cluster import Cluster
-from ..run.executors import Job
+from ..run.executors import Job, MakeContext
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.hub import refuse_hub_names
 from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
 from ..run.names import EVALUATE_ALL, RESULTS_STEP
 from ..run.text_tables import table_lines
-from ..training.scheme_settings import scheme_of_job
+from ..training.scheme_settings import scheme_context
 from .machine import machine_facts
 from .results import PAGE_FACTS, RECORDS, save_results
 
@@ -69,7 +69,7 @@ def run_evaluation(
         run.accept_input()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.admit_workers()
-        make_context = partial(_context_of_trial, secrets.token_hex(4), config.scheme)
+        make_context = partial(_context_of_trial, secrets.token_hex(4), scheme_context(config.scheme))
         for round_of_trials in _plan_rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
@@ -113,13 +113,13 @@ _last_command_token = ""  # of the command whose trial this process ran last
 
 
 @contextmanager
-def _context_of_trial(command_token: str, scheme: str | None) -> Iterator[None]:
+def _context_of_trial(command_token: str, make_scheme_context: MakeContext) -> Iterator[None]:
     """Forget the data of another command and use the scheme of this one: a cluster's worker serves many commands."""
     global _last_command_token
     if command_token != _last_command_token:
         forget_data()
         _last_command_token = command_token
-    with scheme_of_job(scheme):
+    with make_scheme_context():
         yield
 
 

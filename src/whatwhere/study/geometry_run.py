@@ -39,6 +39,7 @@ from ..run.jobs import progress_by_part
 from ..run.names import RESULTS_STEP
 from ..run.progress import progress_bar
 from ..run.reference import model_source
+from ..training.scheme_settings import use_scheme
 from .geometry_models import check_model, check_model_names, check_vocabulary, model_records, model_summary
 from .machine import machine_facts
 from .results import command_of, save_results
@@ -68,6 +69,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     """
     began = time.perf_counter()
     started = time.strftime("%Y-%m-%d %H:%M")
+    use_scheme(config.scheme)  # the settings can be made without it, the models not
     sources = config.sources()
     _check_names(sources)
     plan = _plan_of(config)

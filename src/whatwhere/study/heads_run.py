@@ -23,7 +23,7 @@ from ..run.hub import refuse_hub_names
 from ..run.jobs import progress_by_part, run_jobs
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
-from ..training.scheme_settings import scheme_of_job
+from ..training.scheme_settings import scheme_context
 from .explorer_files import MOST_SHOWN, choose_texts, save_attention
 from .machine import machine_facts
 from .measurements import Measurements, join_measurements, measure, split_analyses
@@ -78,7 +78,7 @@ def _measure_on_cluster(
         names = tuple(analysis.name for analysis in group)
         task = HeadsTask(model_argument, context, windows, analysis_input.ablation_windows, names)
         jobs.append(Job(f"{context.model} {names[0]}", measure_task, (task,)))
-    make_context = partial(scheme_of_job, scheme)
+    make_context = scheme_context(scheme)
     finished = run_jobs(jobs, None, progress, name="analyses", make_context=make_context, cluster=cluster)
     parts = {job.label: part for job, part in finished}
     return join_measurements([parts[job.label] for job in jobs], analyses_of(OF_WINDOWS))

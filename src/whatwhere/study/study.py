@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from ..run.status import is_finished
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
-from ..training.scheme_settings import scheme_of_job
+from ..training.scheme_settings import scheme_context
 from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
 from .model_task import ModelTask, has_windows_for_analyses, train_and_measure
@@ -268,7 +267,7 @@ def _time_steps(study: Study) -> dict[str, float]:
     trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
-    make_context = partial(scheme_of_job, study.config.scheme)
+    make_context = scheme_context(study.config.scheme)
     # A single job: it runs in this process, on its own threads, unless on a cluster.
     ((_, seconds),) = run_jobs(jobs, None, study.progress, make_context=make_context, cluster=study.cluster)
     return dict(seconds)
@@ -288,7 +287,7 @@ def complete_study(study: Study) -> Path:
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
     # With None trainings run one after another in this process, each with all its threads.
     total_threads = at_once * threads_per_model(at_once) if at_once > 1 else None
-    make_context = partial(scheme_of_job, config.scheme)
+    make_context = scheme_context(config.scheme)
     # `closing` stops running jobs before an interrupted command gives up the lock of the folder.
     trainings = run_jobs(jobs, total_threads, study.progress, make_context=make_context, cluster=study.cluster)
     with closing(trainings):

@@ -2,12 +2,13 @@
 
 Code that gets settings from the user calls `use_scheme` before it makes a configuration of them, as the command line
 does. Code that reads saved settings calls `load_saved`, which runs the run's copy if the user gave its text. Jobs are
-done inside `scheme_of_job`. No other function loads a scheme.
+done inside a `scheme_context`. Other functions that take a configuration load no scheme, but for `run_geometry`.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,9 +22,19 @@ SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 _trusted_texts: set[str] = set()  # of schemes that the user gave this process
 
 
+def scheme_context(path: str | None) -> Callable[[], AbstractContextManager[None]]:
+    """Return the function that makes the context of a job: the block has the scheme that the file has now, or None.
+
+    It can be pickled. Its context raises `UntrustedScheme` where the file has another text by then.
+    """
+    return partial(_with_scheme, path, None if path is None else _read_text(Path(path)))
+
+
 @contextmanager
-def scheme_of_job(path: Any) -> Iterator[None]:
-    """Load the scheme of a job for the block, and forget it after: a process may do other jobs later."""
+def _with_scheme(path: str | None, text: str | None) -> Iterator[None]:
+    """Load a scheme for the block, and forget it after: a process may do other jobs later."""
+    if path is not None and _read_text(Path(path)) != text:
+        raise UntrustedScheme(f"{path} has changed since the command began. Undo the change, and give it again.")
     trusted_before = set(_trusted_texts)
     try:
         with forget_schemes_afterwards():
@@ -41,8 +52,8 @@ def use_scheme(path: Any, named_by: Path | None = None) -> None:
 
     Args:
         path: Python file.
-        named_by: File of settings that names it. It may come from elsewhere, so the user must have given this process a
-            scheme of the same text before. None: the user gives it.
+        named_by: File of settings that names it. It may come from elsewhere, so this process must have run a scheme of
+            the same text before, which the user gave. None: the user gives it.
 
     Raises:
         UntrustedScheme: the user gave no scheme of the text that `named_by` names.
@@ -50,8 +61,10 @@ def use_scheme(path: Any, named_by: Path | None = None) -> None:
     """
     if not isinstance(path, str | Path):
         return
-    if named_by is not None and Path(path).is_file() and _read_text(Path(path)) not in _trusted_texts:
-        raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
+    if named_by is not None and Path(path).is_file():
+        text = _read_text(Path(path))
+        if text not in _trusted_texts and not is_loaded(text):
+            raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
     try:
         check_scheme_file(path)
         text = Path(path).read_text(encoding="utf-8")
