@@ -130,6 +130,10 @@ def test_a_changed_scheme_is_refused_on_resume(run):
     model = run / "s/models/kerple/seed-0"
     line = one_line(whatwhere("pretrain", "--out", str(model), "--scheme", str(changed)))
     assert "changed.py is not the scheme that" in line
+    # Verbs that read a model took an edited scheme without a word, and gave other numbers.
+    for words in (["predict", str(model), "--text", "a [MASK] b"], ["explain", str(model)]):
+        line = one_line(whatwhere(*words, "--scheme", str(changed)))
+        assert "changed.py is not the scheme that" in line and "own_scheme.py" in line, words
 
 
 @pytest.mark.long
@@ -154,7 +158,8 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
 @pytest.mark.long
 def test_verbs_name_the_line_of_a_failing_scheme(run):
     """`predict` ended in a traceback where the scheme that a person mends fails."""
-    model = run / "s/models/kerple/seed-0"
+    model = run / "without-code"  # a model that carries its scheme refuses another text
+    shutil.copytree(run / "s/models/kerple/seed-0", model, ignore=shutil.ignore_patterns("*.py", "manifest.jsonl"))
     bad = run / "bad.py"
     bad.write_text(KERPLE.read_text("utf-8").replace("torch.log1p(r2", "self.nothing(r2"), encoding="utf-8")
     line = one_line(whatwhere("predict", str(model), "--text", "a text", "--scheme", str(bad)))

@@ -249,7 +249,7 @@ def test_other_folders_are_refused(tmp_path):
     with RunFolder.open(tmp_path / "run", "study"):
         pass
     with (
-        pytest.raises(ValueError, match="holds a study run, not a pretrain run"),
+        pytest.raises(ValueError, match="holds a run of study, not of pretrain"),
         RunFolder.open(tmp_path / "run", "pretrain"),
     ):
         pass

@@ -47,6 +47,21 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
     assert done.returncode == 2 and "has no whole manifest.jsonl" in done.stderr
 
 
+def test_a_changed_file_of_an_inner_run_is_accepted(tmp_path, monkeypatch):
+    """`verify STUDY --accept` refused the file of a model that `verify STUDY` had just named."""
+    monkeypatch.chdir(tmp_path)
+    with RunFolder.open(tmp_path / "s", "study") as study, RunFolder.open(tmp_path / "s/models/a", "pretrain") as model:
+        study.write("a.json", 1)
+        model.write("b.json", 1)
+        model.accept_input()
+        study.accept_input()
+    for name in ("s/models/a/b.json", "models/a/b.json"):
+        (tmp_path / "s/models/a/b.json").write_text(f'"{name}"')
+        assert whatwhere("verify", "s").returncode == 2
+        done = whatwhere("verify", "s", "--accept", name)
+        assert done.returncode == 0, done.stderr
+
+
 def test_verify_looks_at_most_twice(tmp_path, monkeypatch):
     """Every damaged file had all files compared anew: 60 changed files took 3,660 comparisons."""
     with RunFolder.open(tmp_path / "run", "study") as run:

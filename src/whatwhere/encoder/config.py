@@ -290,7 +290,8 @@ class EncoderConfig(PretrainedConfig):
             if (value := getattr(self, key)) not in choices():
                 hint = suggest_name(str(value), choices())
                 if key in PARTS:
-                    hint += " One of your own needs its file: --scheme FILE; a saved model carries own_scheme.py."
+                    hint += " One of your own needs its file: --scheme FILE, in Python whatwhere.load_scheme(FILE); a "
+                    hint += "saved model carries own_scheme.py."
                 yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{hint}"
         for key in _COUNT_KEYS:
             if (value := getattr(self, key)) is not None and value < 1:

@@ -268,9 +268,9 @@ def _probe_records(
     return records
 
 
-def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
+def _notes(config: LinguisticConfig, out: Path) -> list[str]:
     notes = []
-    if BLIMP in config.tasks:
+    if any(trial.task == BLIMP and trial.is_finished(out) for trial in _trials(config)):
         pairs = read_blimp(config.folder, config.pairs)
         notes.append(
             f"BLiMP: {len(pairs):,} pairs of {len({p.paradigm for p in pairs})} paradigms, by pseudo-log-likelihood."

@@ -263,6 +263,8 @@ def check_folder(folder: Path) -> None:
     if not any(folder.glob("*.safetensors")):
         finish = f"Finish its training: {command_line('pretrain', '--out', folder)}."
         advice = finish if is_ours(folder) else "Bring its weights."
+        if RunFolder.at(folder).kind == "export":
+            raise ValueError(f"{folder} holds an exported graph, which onnxruntime opens. Give the model's own folder.")
         raise ValueError(
             f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {advice}"
         )

@@ -6,6 +6,8 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 
 from ..encoder import EncoderConfig
+from ..encoder.carry import make_imports_relative
+from ..encoder.registry import scheme_files
 from ..run.files import read_object
 from .tensors import named_tensors
 
@@ -25,7 +27,8 @@ def own_config(folder: Path) -> EncoderConfig:
     """Read the configuration of a model of ours.
 
     Raises:
-        ValueError: it is damaged, names an unknown scheme, or sizes that its weights cannot have.
+        ValueError: it is damaged, names an unknown scheme or one that differs from the scheme that the folder carries,
+            or sizes that its weights cannot have.
     """
     try:
         config: EncoderConfig = EncoderConfig.from_dict(read_object(folder / "config.json", hint=COPY))
@@ -35,8 +38,24 @@ def own_config(folder: Path) -> EncoderConfig:
         if "--scheme FILE" in problem and carried.is_file():
             problem += f" The model carries it: read {carried}, then add --scheme {carried}."
         raise ValueError(problem) from None
+    _check_scheme(folder, config)
     check_sizes(folder, config)
     return config
+
+
+def _check_scheme(folder: Path, config: EncoderConfig) -> None:
+    """Refuse a loaded scheme of another text than the model carries: the weights would mean something else.
+
+    Raises:
+        ValueError: the first such scheme.
+    """
+    carried = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("own_scheme*.py"))]
+    for path, text in scheme_files(config).items():
+        if carried and make_imports_relative(text) not in carried:
+            raise ValueError(
+                f"{path} is not the scheme that {folder} was trained with (kept as {folder / 'own_scheme.py'}). Undo "
+                "the change, or give that file by --scheme."
+            )
 
 
 def check_sizes(folder: Path, config: Any) -> None:

@@ -144,7 +144,7 @@ class RunFolder:
         if self._manifest.kind == kind:
             return
         if self._manifest.kind is not None:
-            raise ValueError(f"{self.path} holds a {self._manifest.kind} run, not a {kind} run. Choose another --out.")
+            raise ValueError(f"{self.path} holds a run of {self._manifest.kind}, not of {kind}. Choose another --out.")
         if not self._manifest.is_empty:
             raise ValueError(
                 f"The first line of {self.path / MANIFEST} is damaged, so nothing says what the folder holds. Use a "

@@ -61,16 +61,17 @@ def update_hash(folder: Path, name: str) -> None:
     Raises:
         ValueError: the folder belongs to no run, or its manifest lists no such file.
     """
-    if RunFolder.at(folder).kind is None and (folder / name).is_file():  # a folder around the run
-        inner = next((path for path in (folder / name).parents if (path / MANIFEST).is_file()), folder)
-        name = str((folder / name).relative_to(inner))
-        folder = inner
     run = RunFolder.at(folder)
+    for path in (folder / name, Path(name)):
+        for inner in path.parents if path.is_file() and path.resolve().is_relative_to(folder.resolve()) else ():
+            # The model of a study is a run of its own: the nearest folder above the file that lists it.
+            if (inner / MANIFEST).is_file() and RunFolder.at(inner).has(str(path.relative_to(inner))):
+                name = str(path.relative_to(inner))
+                folder = inner
+                run = RunFolder.at(inner)
+                break
     if run.kind is None:
         raise ValueError(f"{folder} has no whole {MANIFEST}. Give the folder of the run whose file you changed.")
-    path = Path(name).resolve()
-    if not run.has(name) and path.is_file() and path.is_relative_to(folder.resolve()):
-        name = str(path.relative_to(folder.resolve()))
     if not run.has(name):
         names = run.listed_files()
         more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""

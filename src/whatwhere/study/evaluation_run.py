@@ -210,15 +210,14 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
     text = table_lines(lines)
     if max(map(len, text)) > LINE_WIDTH and len(parts) > len(lines):
         text = table_lines(list(zip(*lines, strict=True)))
-    note = (
+    difference_note = (
         f"after it the difference from the first model{note_of_untrained}, `=`: the interval includes 0"
         if benchmark.difference
         else ""
     )
-    if has_ranks:
-        note += "; rank by the average of the tasks that all have and whose rows are paired"
+    rank_note = "rank by the average of the tasks that all have and whose rows are paired" if has_ranks else ""
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
-    text.append("; ".join(filter(None, (benchmark.legend, bounds, note))))
+    text.append("; ".join(filter(None, (benchmark.legend, bounds, difference_note, rank_note))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
 
 
