@@ -70,13 +70,10 @@ def own_schemes_end_with_their_file() -> Iterator[None]:
     """What a test file registers is unknown to the next."""
     from cli_runner import KNOWN, PUBLISHED
 
-    from whatwhere.training import scheme_settings
-
     yield
     for names, published in zip(KNOWN, PUBLISHED, strict=True):
         names.clear()
         names.update(published)
-    scheme_settings._trusted_texts.clear()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ import torch
 
 from whatwhere.cli import main
 from whatwhere.encoder import registry
-from whatwhere.training import scheme_settings as config
 
 KNOWN = (registry.TABLES, registry.BIASES, registry.ROTATIONS, registry.PRESETS, registry.SOURCES, registry._loaded)
 PUBLISHED = [dict(names) for names in KNOWN]
@@ -76,7 +75,6 @@ def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
         contextlib.redirect_stderr(error),
         mock.patch.object(sys, "argv", ["whatwhere", *arguments]),
         mock.patch.dict(os.environ, environment()),
-        mock.patch.object(config, "_trusted_texts", set()),
         warnings.catch_warnings(),
         contextlib.ExitStack() as schemes,
     ):

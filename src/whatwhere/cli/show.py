@@ -76,13 +76,12 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
     from ..records.record import read_records
     from ..records.table import Table
     from ..report.references import Beside, beside
-    from ..run.files import read_json
     from ..run.folder import RunFolder
 
-    checked = RunFolder.at(_run_folder(run))
-    checked.check("records.parquet", *(name for name in ("study.json",) if (run / name).is_file()))
+    folder = RunFolder.at(_run_folder(run))
+    folder.check("records.parquet")
     table = Table(read_records(run / "records.parquet"))
-    facts = read_json(run / "study.json") if (run / "study.json").is_file() else None
+    facts = folder.read("study.json") if (run / "study.json").is_file() else None
     reference = (beside(facts, table) if isinstance(facts, dict) else None) or Beside()
     verdicts = evaluate(table, FACTS if arithmetic else CLAIMS)
     verdicts = [{**row, "reference": reference.claims.get(row["id"])} for row in verdicts]

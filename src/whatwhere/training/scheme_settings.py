@@ -19,7 +19,6 @@ from ..run.folder import RunFolder
 from .training_keys import SchemeKeys, check_scheme_file
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
-_trusted_texts: set[str] = set()  # of schemes that the user gave this process
 
 
 def scheme_context(path: str | None) -> Callable[[], AbstractContextManager[None]]:
@@ -35,25 +34,18 @@ def _with_scheme(path: str | None, text: str | None) -> Iterator[None]:
     """Load a scheme for the block, and forget it after: a process may do other jobs later."""
     if path is not None and _read_text(Path(path)) != text:
         raise UntrustedScheme(f"{path} has changed since the command began. Undo the change, and give it again.")
-    trusted_before = set(_trusted_texts)
-    try:
-        with forget_schemes_afterwards():
-            use_scheme(path)
-            yield
-    finally:
-        _trusted_texts.clear()
-        _trusted_texts.update(trusted_before)
+    with forget_schemes_afterwards():
+        use_scheme(path)
+        yield
 
 
 def use_scheme(path: Any, named_by: Path | None = None) -> None:
-    """Run a file that registers a scheme, and trust its text until the process ends; None does nothing.
-
-    A text that is loaded already is only trusted.
+    """Run a file that registers a scheme, unless its text is loaded already; None does nothing.
 
     Args:
         path: Python file.
-        named_by: File of settings that names it. It may come from elsewhere, so this process must have run a scheme of
-            the same text before, which the user gave. None: the user gives it.
+        named_by: File of settings that names it. It may come from elsewhere, so its text must be loaded already, as the
+            user gave it then. None: the user gives it now.
 
     Raises:
         UntrustedScheme: the user gave no scheme of the text that `named_by` names.
@@ -61,10 +53,8 @@ def use_scheme(path: Any, named_by: Path | None = None) -> None:
     """
     if not isinstance(path, str | Path):
         return
-    if named_by is not None and Path(path).is_file():
-        text = _read_text(Path(path))
-        if text not in _trusted_texts and not is_loaded(text):
-            raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
+    if named_by is not None and Path(path).is_file() and not is_loaded(_read_text(Path(path))):
+        raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
     try:
         check_scheme_file(path)
         text = Path(path).read_text(encoding="utf-8")
@@ -75,7 +65,6 @@ def use_scheme(path: Any, named_by: Path | None = None) -> None:
             except SystemExit as error:
                 problem = f"it ends the program (exit status {error.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
-        _trusted_texts.add(_read_text(Path(path)))
     except SyntaxError as error:
         raise ValueError(
             f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}. Correct it."
