@@ -71,6 +71,20 @@ def test_differences_are_paired_by_document_and_by_seed():
     )
 
 
+def test_many_models_of_several_seeds_have_places():
+    """Of eight models the first three are tied by the variance of all, and so is what the sentence says."""
+    means = [4.0, 4.005, 4.01, 4.5, 4.51, 5.0, 5.5, 6.0]
+    seeds = [[0.01, 0.3, 0.1], [0.0, 0.31, 0.1], [0.02, 0.29, 0.11], [0.01, 0.3, 0.09]]
+    losses = {f"model-{i}": [mean + s for s in seeds[i % 4]] for i, mean in enumerate(means)}
+    picked = pick(run_of(losses, seeds=3))
+    assert picked.table.columns[:4] == ("Model", "Loss", "Above the lowest", "Place")
+    assert [cells[3].text for cells in picked.table.rows] == ["1–3", "1–3", "1–3", "4–5", "4–5", "6", "7", "8"]
+    assert picked.sentence.startswith("`model-0`, `model-1` and `model-2` are level in held-out loss")
+    assert "Holm" in picked.table.caption
+    for run in (run_of(losses), run_of({m: losses[m] for m in list(losses)[:6]}, seeds=3)):  # one seed, few models
+        assert "Place" not in pick(run).table.columns
+
+
 def test_a_run_that_has_learned_nothing_picks_nothing():
     assert pick(run_of({"ap": 5.95, "dstg": 5.99})).sentence.startswith("No model has learned more")
     assert pick(Run("s", {}, [])) is None

@@ -4,12 +4,17 @@ A loss is the validation loss after the last step. Differences and gains have 95
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 
-from whatwhere.records.record import read_records
+import numpy as np
+
+from whatwhere.records.places import places
+from whatwhere.records.record import Record, read_records
 from whatwhere.records.table import Point, Table
 
 BASE = "dstg"
 SEARCH = "schemes-search"  # name of the study whose validation losses have the rate of the biases in `part`
+VARIED = "kerple-power"  # whose two trainings differ by 0.33 nats more than those of the others
 STREAMS = {"all": "", "position": "position ", "semantic": "semantic "}
 # Terms of positions in the scores; where positions are added to words no term is theirs alone.
 TERMS = (
@@ -66,6 +71,18 @@ def longer(table: Table, model: str) -> str:
     return f"{best} {said(gains[best])}"
 
 
+def trained_twice(records: Sequence[Record], table: Table) -> dict[str, tuple[float, float]]:
+    """Model -> losses of its training and of the search's, at the same rate by another seed; the lower mean first."""
+    searched = {r.model: r.value for r in records if (r.study, r.part) == (SEARCH, "validation.biases-10")}
+    losses = {model: (last_loss(table, model), loss) for model, loss in searched.items()}
+    return dict(sorted(losses.items(), key=lambda pair: sum(pair[1])))
+
+
+def places_of(losses: Mapping[str, tuple[float, float]]) -> dict[str, tuple[int, int]]:
+    """Model -> first and last place by its two trainings."""
+    return dict(zip(losses, places(np.array(list(losses.values()))), strict=True))
+
+
 def main(path: str) -> None:
     records = read_records(path)
     table = Table(record for record in records if record.study != SEARCH)
@@ -89,6 +106,18 @@ def main(path: str) -> None:
     for model, losses in sorted(tries.items(), key=lambda pair: min(pair[1].values())):
         one, tenfold = (losses[f"validation.biases-{scale}"] for scale in (1, 10))
         print(f"| `{model}` | {one:.2f} → {tenfold:.2f} |")
+    if len(losses := trained_twice(records, table)) < 2:
+        return
+    without = {model: pair for model, pair in losses.items() if model != VARIED}
+    first, second = places_of(losses), places_of(without)
+    print(f"\n| preset | mean loss of two seeds | place | place without `{VARIED}` |")
+    print("| --- | --- | --- | --- |")
+    for model, pair in losses.items():
+        cells = [
+            f"{sum(pair) / 2:.2f}",
+            *("–".join(map(str, dict.fromkeys(found.get(model, ())))) or "–" for found in (first, second)),
+        ]
+        print(f"| `{model}` | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

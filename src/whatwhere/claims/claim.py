@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from ..records.gates import HALF, ONE_SEED
+from ..records.places import after_holm
 from ..records.record import Record
 from ..records.table import Margin, Point, Table
 from .evidence import Evidence, Missing, described
-from .multiplicity import after_holm, p_value
+from .p_values import p_value
 
 HOLDS = "holds here"
 FAILS = "not seen here"
@@ -153,7 +154,7 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
         paper_value, untrained, scale, source, rule, unit, models, records; value, low, high, p, paper_value may be
         None. values: one for each training seed where there are two or three. bars: thresholds of the value, as ("at
         least" or "at most", number); a part of the rule about another quantity has none. so_far: verdict of an
-        unsettled claim if it were settled. p: p of the least certain part of the rule (`multiplicity.p_value`); None
+        unsettled claim if it were settled. p: p of the least certain part of the rule (`p_values.p_value`); None
         where some part has no interval. holm: reason why a claim that holds here may be chance: that it does not hold
         after Holm's correction over the empirical claims that these records decide, or that it has no p; else "".
         untrained: value and verdict of the same rule on the untrained models, None without records of them. models:

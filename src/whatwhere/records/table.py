@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from .intervals import FEW, UNBOUNDED, Range, hierarchical, p_above_zero, smallest_effect
 from .metric import CORRELATION, TWICE, UNIT
@@ -380,8 +381,6 @@ def _bootstrapped(rows: np.ndarray, span: Range) -> Point:
 def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Compute Spearman's correlation over the last axis; 0 where one side is equal in all heads, as it goes with
     nothing."""
-    from scipy.stats import rankdata  # here: half a second of start-up
-
     x, y = (rankdata(v, axis=-1) - (v.shape[-1] + 1) / 2 for v in (a, b))
     size = np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
     return (x * y).sum(axis=-1) / np.where(size > 0, size, 1.0)

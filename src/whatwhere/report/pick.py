@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..claims import HOLDS, UNSETTLED, UNTESTABLE
 from ..claims.claim import MARGINAL
 from ..papers import DSTG_TABLES
 from ..records.gates import ONE_SEED, PRESENT, READ, USED, insufficient_gain, noise, use
+from ..records.places import places
 from ..records.table import Point
 from ..records.terms import APART, rates
 from . import ledger, schemes
@@ -20,7 +23,12 @@ from .references import studies
 from .titles import PAPER_TOKENS, SMALL, listed, named, totals
 
 UNLIMITED = "any"
-COLUMNS = ("Model", "Loss", "Above the lowest", "Position kept", "Operations a token", "Longest input", "Parameters")
+LOSSES = ("Model", "Loss", "Above the lowest")
+OTHERS = ("Position kept", "Operations a token", "Longest input", "Parameters", "Tokens/s")
+PLACE = (
+    "Place: the first and the last that a model may have, as other models are apart from it after Holm's correction "
+    "over all pairs, with one variance of a training for all"
+)
 DOUBT = "\u2020"  # stands at a value of the first table that the ledger cannot test
 PAPER_COLUMNS = {"dstg": 48, "ap": 720}  # of the position tables of DSTG's models
 # Preset -> the claim about its position in the last trained layer, about the share of two components of its table.
@@ -64,15 +72,19 @@ def pick(run: Run) -> Pick | None:
         return None
     best = next(iter(finals))
     behind = {m: loss - finals[best] for m, loss in finals.items() if m != best}
-    rows = [_row(run, m, loss, behind.get(m)) for m, loss in finals.items()]
+    placed = _places_of(finals) if schemes.many(run) else {}
+    rows = [_row(run, m, loss, behind.get(m), placed.get(m)) for m, loss in finals.items()]
     caption = f"{_sample(finals[best])} Position kept: R² in the last trained layer"
     if any(DOUBT in cell.text for cells in rows for cell in cells):
         caption += f" ({DOUBT} not testable)"
     at_once = run.facts.get("at_once")
     if isinstance(at_once, int) and at_once > 1:
         caption += f". Tokens/s: {at_once} trainings at once, the last perhaps alone"
+    if placed:
+        caption += f". {PLACE}"
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
-    table = Table("pick", caption, (*COLUMNS, "Tokens/s"), rows, frozenset(range(1, 8)), records)
+    columns = (*LOSSES, "Place", *OTHERS) if placed else (*LOSSES, *OTHERS)
+    table = Table("pick", caption, columns, rows, frozenset(range(1, len(columns))), records)
     terms = [sentence for sentence in (schemes.unequal_terms(run), rates(run.entries)) if sentence]
     colours = {m: schemes.colour(run, m) for m in finals}
     comparisons = [] if schemes.many(run) else [_position_kept(run, list(finals)), _components(run)]
@@ -80,7 +92,7 @@ def pick(run: Run) -> Pick | None:
     apart: list[str] = []
     if run.beside.study and any(comparison.table for comparison in beside):
         apart = [f"Reference: {run.beside.study.label}. Paper: DSTG.", *run.beside.terms]
-    return Pick(_sentence(run, finals, behind), terms, table, colours, beside, apart)
+    return Pick(_sentence(run, finals, behind, placed), terms, table, colours, beside, apart)
 
 
 # ---- loss ----
@@ -102,6 +114,15 @@ def _losses_of(run: Run) -> dict[str, Point]:
         if len(known) == len(finals) and len({p.at.shape for p in known.values()}) == 1:
             return known
     return finals
+
+
+def _places_of(finals: Mapping[str, Point]) -> dict[str, tuple[int, int]]:
+    """Return model -> first and last place by the seeds that all models have; {} where these are fewer than two."""
+    seeds = sorted(set.intersection(*(set(p.numbers) for p in finals.values())))
+    if len(seeds) < 2:
+        return {}
+    values = [[float(p.seed_values[p.numbers.index(seed)]) for seed in seeds] for p in finals.values()]
+    return dict(zip(finals, places(np.array(values)), strict=True))
 
 
 def _sample(loss: Point) -> str:
@@ -314,8 +335,8 @@ def _longest(run: Run, model: str) -> str:
     return f"{most:,}" if isinstance(most, int) else "–"
 
 
-def _row(run: Run, model: str, loss: Point, behind: Point | None) -> list[Cell]:
-    """Return the row of a model."""
+def _row(run: Run, model: str, loss: Point, behind: Point | None, between: tuple[int, int] | None) -> list[Cell]:
+    """Return the row of a model. between: its first and last place, where the table has that column."""
     beside = Cell("lowest", 0.0)
     if behind is not None:
         beside = value(behind.value, f"{behind.value:+.2f} {interval(behind.low, behind.high, 2)}".strip())
@@ -325,16 +346,25 @@ def _row(run: Run, model: str, loss: Point, behind: Point | None) -> list[Cell]:
     costs = [run.table.point(name, model) for name in ("operations", "parameters", "tokens_per_second")]
     operations, parameters, speed = (value(p.value, compact(p.value)) if p else None for p in costs)
     final = value(loss.value, fixed(loss.value, 2))
-    return row(model, final, beside, position, operations, _longest(run, model), parameters, speed)
+    place = [] if between is None else [value(between[0], "–".join(map(str, dict.fromkeys(between))))]
+    return row(model, final, beside, *place, position, operations, _longest(run, model), parameters, speed)
 
 
-def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]) -> str:
-    """Say who is level with the lowest loss, which of these costs least, and which alone keep position apart."""
+def _sentence(
+    run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point], placed: Mapping[str, tuple[int, int]]
+) -> str:
+    """Say who is level with the lowest loss, which of these costs least, and which alone keep position apart.
+
+    Level are the models that may have the first place, or where none is placed those whose difference may be 0.
+    """
     order = list(finals)
     best = order[0]
     if all(model in run.stuck for model in order):
         return "No model has learned more than token frequencies: there is nothing to choose between yet."
-    level = [best, *(m for m, difference in behind.items() if _level(difference))]
+    if placed:
+        level = [m for m in order if placed[m][0] == 1]
+    else:
+        level = [best, *(m for m, difference in behind.items() if _level(difference))]
     pieces = [_losses(level, finals, behind)]
     costs = {m: p.value for m in (level if len(level) > 1 else order) if (p := run.table.point("operations", m))}
     if len(costs) > 1:

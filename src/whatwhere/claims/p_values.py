@@ -1,13 +1,9 @@
-"""P values of rules from the intervals that decide them, and Holm's correction over the claims of a ledger."""
+"""The p value of a rule, from the interval that decides it."""
 
-from collections.abc import Sequence
-
-import numpy as np
 from scipy.stats import norm, t
 
+from ..records.places import LEVEL
 from ..records.table import Point
-
-LEVEL = 0.05  # two-sided, as in the 95 % intervals
 
 
 def p_value(margin: Point, least: float = 0.0) -> float | None:
@@ -29,17 +25,3 @@ def p_value(margin: Point, least: float = 0.0) -> float | None:
         errors = t(repeats - 1) if margin.interval and repeats > 1 else norm()
         p = max(p, 2 * errors.sf(margin.value / least * errors.ppf(1 - LEVEL / 2)))
     return float(min(1.0, p))
-
-
-def after_holm(ps: Sequence[float]) -> list[bool]:
-    """Tell for each claim if it still holds where a false one among all may occur with probability `LEVEL`.
-
-    The smallest p is compared with LEVEL / n, the next with LEVEL / (n - 1), and so on; from the first that is larger
-    none holds. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6
-    (1979). It needs no independence.
-    """
-    order = np.argsort(ps, kind="stable")
-    small = np.asarray(ps)[order] <= LEVEL / np.arange(len(ps), 0, -1) * (1 + 1e-9)  # an end at 0 is on the right side
-    holds = np.zeros(len(ps), dtype=bool)
-    holds[order] = np.logical_and.accumulate(small)
-    return holds.tolist()

@@ -1,6 +1,4 @@
-"""P values of rules beside Student's test, Holm's correction beside closed testing, and what a ledger marks."""
-
-import itertools
+"""P values of rules beside Student's test, and what a ledger marks."""
 
 import numpy as np
 import pytest
@@ -9,8 +7,9 @@ from claim_records import moved, one, probes
 from scipy.stats import ttest_1samp
 
 from whatwhere.claims import evaluate
-from whatwhere.claims.multiplicity import LEVEL, after_holm, p_value
+from whatwhere.claims.p_values import p_value
 from whatwhere.records.intervals import split_interval
+from whatwhere.records.places import LEVEL
 from whatwhere.records.table import Point
 
 
@@ -39,17 +38,6 @@ def test_without_an_interval_there_is_no_p():
     assert p_value(Point.of([[0.05]]) >= 0.0, least=0.05) == pytest.approx(LEVEL)
     # Once, an interval of no width had p 0, and Holm passed it among any number of claims.
     assert p_value(Point.of([[0.9], [0.9]]) >= 0.5) is None and p_value(Point.of([[0.1], [0.1]]) >= 0.5) is None
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_holm_is_closed_testing_with_bonferroni(seed):
-    """A claim holds if every group of claims with it has one p of at most LEVEL over the size of the group."""
-    rng = np.random.default_rng(seed)
-    ps = rng.choice([1e-4, 0.004, 0.009, 0.012, 0.02, 0.04, 0.3, 1.0], size=6)
-    groups = [set(g) for n in range(1, 7) for g in itertools.combinations(range(6), n)]
-    closed = [all(min(ps[list(g)]) <= LEVEL / len(g) for g in groups if i in g) for i in range(6)]
-    assert after_holm(list(ps)) == closed
-    assert after_holm([]) == []
 
 
 # What holds by two splits' worth, by far, and by a value alone.
