@@ -22,6 +22,8 @@ from whatwhere.study.results import save_results, save_study, total_seconds
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.study.training_plan import ModelOfSeed
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +204,12 @@ def _check_what_is_finished(out, config):
     run_study(config, out, progress=False)
     assert len(RunFolder.at(out).finished_step("results")["inputs"]["models"]) == models and not verify(out)[1]
     damaged.unlink()  # only measured again: the page took this command's number for that of the trainings
+    (weights,) = out.glob("models/dstg/seed-0/model.safetensors")
+    weights.unlink()  # a study with such a model was finished without a word
     run_study(config.model_copy(update={"at_once": 2}), out, progress=False)
+    assert [line["model"] for line in RunFolder.at(out).log_lines() if line["event"] == "model lost"] == ["dstg"]
+    pretrain(PretrainConfig.load(weights.parent / "pretrain.yaml"), weights.parent, progress=False)
+    assert not verify(out)[1]
     assert read_json(out / "study.json")["at_once"] == 1
     (out / "study.yaml").unlink()
     with pytest.raises(ValueError, match="study.yaml is missing"):

@@ -21,11 +21,12 @@ from ..corpus.batches import times_read
 from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.cluster import Cluster, connect
+from ..run.errors import command_line
 from ..run.executors import Job
 from ..run.folder import RunFolder, keep_inner_run
 from ..run.jobs import progress_by_part, run_jobs
 from ..run.names import RESULTS_STEP, STUDY_SETTINGS
-from ..run.status import is_finished
+from ..run.status import is_finished, newest_step
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
@@ -305,7 +306,7 @@ def complete_study(study: Study) -> Path:
 
 
 def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
-    """Return a job for each model that is not measured, and log why finished ones repeat.
+    """Return a job for each model that is not measured, and log why finished ones repeat or which cannot be opened.
 
     A job has the threads that the model has when all models train: results depend on the number of threads.
     """
@@ -317,6 +318,8 @@ def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
             _log_reason_to_repeat(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task_of(model, steps),), threads))
+        elif not is_finished(study.run.path / model.folder):
+            _log_lost_model(study, model)
     return jobs
 
 
@@ -439,6 +442,16 @@ def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
     if why := study.run.damage_of_step(model.step_name):
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)
+
+
+def _log_lost_model(study: Study, model: ModelOfSeed) -> None:
+    """Log that a measured model is no longer there, and what brings it back; its weights may have been deleted to save
+    space, so that no command trains it again unasked."""
+    folder = study.run.path / model.folder
+    words = f"{folder} has lost its model; its measurements are whole"
+    if newest_step(folder):
+        words += f". From its last checkpoint: {command_line('pretrain', '--out', folder)}"
+    study.log.log_event("model lost", words, model=model.name, seed=model.seed)
 
 
 def _log_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
