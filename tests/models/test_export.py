@@ -66,7 +66,7 @@ def test_every_preset_exports_with_any_batch_and_length(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_vectors_and_labels_are_those_of_predict(tmp_path):
+def test_vectors_and_labels_are_those_of_predict(tmp_path, capsys):
     torch.manual_seed(0)
     config = ww.preset("ap", "tiny", vocab_size=4096, num_hidden_layers=1, num_labels=3)
     ww.EncoderForSequenceClassification(config).save_pretrained(tmp_path / "model")
@@ -76,7 +76,9 @@ def test_vectors_and_labels_are_those_of_predict(tmp_path):
     rows = tokenizer(text, return_tensors="np")
     given = {name: rows[name].astype(np.int64) for name in ("input_ids", "attention_mask")}
     for what in ("labels", "vectors"):
-        ww.export(tmp_path / "model", tmp_path / "onnx", what=what)  # the second in place of the first
+        ww.export(tmp_path / "model", tmp_path / "onnx", what=what, progress=True)
+        # The second stands in place of the first, which went without a word.
+        assert ("in place of the export that" in capsys.readouterr().err) == (what == "vectors")
         (found,) = ort.InferenceSession(tmp_path / "onnx/model.onnx").run(None, given)
         said = ww.predict(tmp_path / "model", text, what=what)
         shares = torch.from_numpy(found[0]).softmax(-1).numpy()

@@ -64,7 +64,8 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None, progr
     has them. Padding may stand on either side of a text, not inside. Output: `logits` (batch, length, V) of words or
     (batch, labels), or `vectors` (batch, width): the mean of the states, or of a sentence-transformers folder what its
     modules.json says, but for its prompt; float32. The graph is compared with torch at other, padded shapes, and what
-    it says of real texts, read by the exported tokenizer.json alone, with `predict`, before the folder appears.
+    it says of real texts, read by the exported tokenizer.json alone, with `predict`, before the folder appears, in place
+    of an earlier export.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
@@ -93,7 +94,9 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None, progr
     output = "vectors" if predictor.what == "vectors" else "logits"
     sweep_beside(out)
     if progress:  # no part of the work tells how far it is
-        print(f"Writing the graph of {model} and comparing it with torch: half a minute or more.", file=sys.stderr)
+        replaces = f", in place of the export that {out} holds" if (out / MODEL).is_file() else ""
+        words = f"Writing the graph of {model} and comparing it with torch{replaces}: half a minute or more."
+        print(words, file=sys.stderr)
     with RunFolder.create(out, KIND) as folder:
         with _silent(str(model)), _eager(predictor.model):
             batch = torch.export.Dim("batch", min=1)
