@@ -111,7 +111,7 @@ class ShawKeys(PairTerms):
         init.normal_(self.table, std=config.initializer_range)
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries unchanged, and the term `semantic_to_relative`."""
+        """Return the queries (b, h, n, d) unchanged, and the term `semantic_to_relative` (b, h, n, n)."""
 
         def vectors(distance: Tensor) -> Tensor:
             return self.table[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance][None]
@@ -141,7 +141,8 @@ class DebertaTerms(PairTerms):
         self.query, self.key = (nn.Linear(config.semantic_size, width, bias=has_linear_bias) for _ in range(2))
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries unchanged, and the terms `semantic_to_relative` and `relative_to_semantic`."""
+        """Return the queries (b, h, n, d) unchanged, and the terms `semantic_to_relative` and `relative_to_semantic`,
+        (b, h, n, n) each."""
         assert pairs.vectors is not None
         middle = len(pairs.vectors) // 2
         distance_keys = self.split_into_heads(self.key(pairs.vectors))
@@ -185,7 +186,8 @@ class TransformerXlTerms(PairTerms):
         init.normal_(self.v, std=config.initializer_range)
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries with u added, and the terms `semantic_to_relative` and `relative`."""
+        """Return the queries (b, h, n, d) with u added, and the terms `semantic_to_relative` (b, h, n, n) and `relative`
+        (b or 1, h, n, n)."""
 
         def vectors(distance: Tensor) -> Tensor:
             return self.split_into_heads(self.project(sines_then_cosines(-distance, self.width, self.u.dtype)))
@@ -228,7 +230,7 @@ class ContextualPositions(PairTerms):
         init.zeros_(self.after)
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries unchanged, and the term `semantic_to_relative`."""
+        """Return the queries (b, h, n, d) unchanged, and the term `semantic_to_relative` (b, h, n, n)."""
         if pairs.distance.ndim == 1:
             return q, {"semantic_to_relative": self._term(q, k, pairs.allowed)}
         # Tokens may stand in the row in another order than their positions.
