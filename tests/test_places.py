@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t, ttest_rel
 
-from whatwhere.records.places import LEVEL, after_holm, places
+from whatwhere.records.places import LEVEL, after_holm, rank
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -26,7 +26,10 @@ def test_two_models_are_placed_by_the_paired_t_test(gap):
     values = np.array([[1.0, 1.3, 1.1, 1.25], [1.02, 1.25, 1.2, 1.22]]) + [[0.0], [gap]]
     apart = ttest_rel(*values).pvalue <= LEVEL
     ordered = [(1, 1), (2, 2)] if gap > 0 else [(2, 2), (1, 1)]
-    assert places(values) == (ordered if apart else [(1, 2), (1, 2)])
+    ranking = rank(values)
+    assert ranking.places == (ordered if apart else [(1, 2), (1, 2)])
+    low, high = ttest_rel(*values).confidence_interval()
+    assert ranking.half_width == pytest.approx((high - low) / 2)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -37,18 +40,18 @@ def test_places_are_those_of_least_squares(seed):
     values = rng.normal(size=(models, 1)) * 0.3 + rng.normal(size=seeds) + 0.05 * rng.normal(size=(models, seeds))
     rows = [(m, s) for m in range(models) for s in range(seeds)]
     design = np.array([[*np.eye(models)[m], *np.eye(seeds)[s][1:]] for m, s in rows])
-    found, squares, rank, _ = np.linalg.lstsq(design, values.reshape(-1), rcond=None)
+    found, squares, columns, _ = np.linalg.lstsq(design, values.reshape(-1), rcond=None)
     inverse = np.linalg.inv(design.T @ design)
-    freedom = len(rows) - rank
+    freedom = len(rows) - columns
     pairs = list(itertools.combinations(range(models), 2))
     ps = []
     for a, b in pairs:
-        contrast = np.eye(rank)[a] - np.eye(rank)[b]
+        contrast = np.eye(columns)[a] - np.eye(columns)[b]
         error = np.sqrt(contrast @ inverse @ contrast * squares[0] / freedom)
         ps.append(float(2 * t(freedom).sf(abs(contrast @ found) / error)))
     apart = [pair for pair, holds in zip(pairs, after_holm(ps), strict=True) if holds]
     means = values.mean(axis=1)
-    for m, (first, last) in enumerate(places(values)):
+    for m, (first, last) in enumerate(rank(values).places):
         others = [a + b - m for a, b in apart if m in (a, b)]
         assert first == 1 + sum(means[o] < means[m] for o in others)
         assert last == models - sum(means[o] > means[m] for o in others)
@@ -58,17 +61,17 @@ def test_equal_models_are_seldom_told_apart():
     """Of 200 tables of models that do not differ at most one in ten names any order; the level is one in twenty."""
     rng = np.random.default_rng(0)
     tables = rng.normal(size=(200, 1, 3)) + rng.normal(size=(200, 8, 3))
-    assert np.mean([places(table) != [(1, 8)] * 8 for table in tables]) < 0.1
+    assert np.mean([rank(table).places != [(1, 8)] * 8 for table in tables]) < 0.1
 
 
 def test_equal_residuals_leave_no_doubt():
     """Without any residual each gap is certain, and equal values stay tied."""
     values = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]])
-    assert places(values) == [(1, 2), (1, 2), (3, 3)]
+    assert rank(values).places == [(1, 2), (1, 2), (3, 3)]
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1)])
-def test_places_need_two_models_and_two_seeds(shape):
+def test_a_ranking_needs_two_models_and_two_seeds(shape):
     """A single model or seed is refused in words."""
     with pytest.raises(ValueError, match="two models and two seeds; there are"):
-        places(np.zeros(shape))
+        rank(np.zeros(shape))

@@ -1,5 +1,7 @@
 """The pick: who is level, who costs less, who alone keeps position apart; by rule, from made-up records."""
 
+import re
+
 import pytest
 
 from whatwhere.records.record import Record
@@ -73,7 +75,7 @@ def test_differences_are_paired_by_document_and_by_seed():
 
 def test_many_models_of_several_seeds_have_places():
     """Of eight models the first three are tied by the variance of all, and so is what the sentence says."""
-    means = [4.0, 4.005, 4.01, 4.5, 4.51, 5.0, 5.5, 6.0]
+    means = [4.0, 4.005, 4.01, 4.5, 4.51, 4.8, 5.1, 5.4]
     seeds = [[0.01, 0.3, 0.1], [0.0, 0.31, 0.1], [0.02, 0.29, 0.11], [0.01, 0.3, 0.09]]
     losses = {f"model-{i}": [mean + s for s in seeds[i % 4]] for i, mean in enumerate(means)}
     picked = pick(run_of(losses, seeds=3))
@@ -81,8 +83,31 @@ def test_many_models_of_several_seeds_have_places():
     assert [cells[3].text for cells in picked.table.rows] == ["1–3", "1–3", "1–3", "4–5", "4–5", "6", "7", "8"]
     assert picked.sentence.startswith("`model-0`, `model-1` and `model-2` are level in held-out loss")
     assert "Holm" in picked.table.caption
+    low, high = re.search(r"\[(\S+), (\S+)\]", picked.table.rows[3][2].text).groups()
+    assert float(low) > 0 and float(high) - float(low) < 0.1  # by all trainings: Student's of three would hold 0
     for run in (run_of(losses), run_of({m: losses[m] for m in list(losses)[:6]}, seeds=3)):  # one seed, few models
         assert "Place" not in pick(run).table.columns
+    # A model of other seeds had the places of its common ones beside the mean of all.
+    uneven = run_of(losses, seeds=3)
+    uneven.records.append(Record("s", "model-7", "loss", 0.1, seed=3, part="validation", step=100))
+    assert "Place" not in pick(Run("s", uneven.facts, uneven.records)).table.columns
+
+
+def test_a_stuck_model_has_no_place():
+    """One training that learned nothing widened the ties of all: five models 0.2 nats apart shared the first place."""
+    losses = {f"model-{i}": [3 + 0.2 * i + s for s in (0.01 * (i % 3), 0.3, 0.1)] for i in range(7)}
+    picked = pick(run_of({**losses, "stuck": [4.4, 6.0, 4.5]}, seeds=3))
+    places = {cells[0].text: cells[3].text for cells in picked.table.rows}
+    assert places == {**{f"model-{i}": str(i + 1) for i in range(7)}, "stuck": "–"}
+    assert picked.sentence.startswith("`model-0` has the lowest held-out loss") and "widens" not in picked.table.caption
+    losses["model-6"] = [4.2, 4.9, 4.1]
+    assert "`model-6` makes 86" in pick(run_of(losses, seeds=3)).table.caption
+
+
+def test_one_measured_model_of_many_has_no_place():
+    """A page of many models, of which one has a loss, was not drawn."""
+    run = run_of({f"model-{i}": [3.0, 3.1] if i == 0 else [float("nan")] * 2 for i in range(8)}, seeds=2)
+    assert "Place" not in pick(run).table.columns
 
 
 def test_a_run_that_has_learned_nothing_picks_nothing():

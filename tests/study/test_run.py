@@ -142,7 +142,7 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
 
 
 @pytest.mark.long
-def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):
+def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch, capsys):
     pages = []
 
     def noted(*given):
@@ -155,7 +155,7 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "s", progress=False)
     (first, began), (last, ended) = pages
-    _check_what_is_finished(tmp_path / "s", config)
+    _check_what_is_finished(tmp_path / "s", config, capsys)
     assert (
         "1 of 2 models so far: this page is drawn again when every model of a seed is measured." in first
         and "models so far" not in last
@@ -191,7 +191,7 @@ def test_a_page_that_a_kill_cost_is_drawn(arguments, tmp_path, monkeypatch, kill
     assert pages == [(["dstg"], ["dstg/0"]), (["dstg", "rope"], ["dstg/0", "rope/0"])]
 
 
-def _check_what_is_finished(out, config):
+def _check_what_is_finished(out, config, capsys):
     """A study without its settings took any others; a page of some models made it refuse what it can measure again."""
     run, models = RunFolder.at(out), 2
     (damaged,) = out.glob("models/rope/seed-0/records.parquet")
@@ -207,9 +207,19 @@ def _check_what_is_finished(out, config):
     (weights,) = out.glob("models/dstg/seed-0/model.safetensors")
     weights.unlink()  # a study with such a model was finished without a word
     run_study(config.model_copy(update={"at_once": 2}), out, progress=False)
-    assert [line["model"] for line in RunFolder.at(out).log_lines() if line["event"] == "model lost"] == ["dstg"]
+    assert [line["models"] for line in RunFolder.at(out).log_lines() if line["event"] == "models lost"] == [
+        str(weights.parent)
+    ]
+    capsys.readouterr()
+    run_study(config, out)
+    told = capsys.readouterr().err
+    assert f"whatwhere pretrain --out {weights.parent}" in told and "without a checkpoint" not in told
     pretrain(PretrainConfig.load(weights.parent / "pretrain.yaml"), weights.parent, progress=False)
     assert not verify(out)[1]
+    weights.unlink()
+    shutil.rmtree(weights.parent / "checkpoints")
+    run_study(config, out)
+    assert "without a checkpoint only another study trains it again" in capsys.readouterr().err
     assert read_json(out / "study.json")["at_once"] == 1
     (out / "study.yaml").unlink()
     with pytest.raises(ValueError, match="study.yaml is missing"):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from whatwhere.records.places import places
+from whatwhere.records.places import rank
 from whatwhere.records.record import Record, read_records
 from whatwhere.records.table import Point, Table
 
@@ -80,7 +80,7 @@ def trained_twice(records: Sequence[Record], table: Table) -> dict[str, tuple[fl
 
 def places_of(losses: Mapping[str, tuple[float, float]]) -> dict[str, tuple[int, int]]:
     """Model -> first and last place by its two trainings."""
-    return dict(zip(losses, places(np.array(list(losses.values()))), strict=True))
+    return dict(zip(losses, rank(np.array(list(losses.values()))).places, strict=True))
 
 
 def main(path: str) -> None:

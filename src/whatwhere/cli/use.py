@@ -107,8 +107,8 @@ def export(
     Any batch, any length that the model reads; padding on either side of a text. Needs the extra onnx.
 
     Args:
-        out: Folder: model.onnx, tokenizer, configuration, export.json (inputs, output, longest input); an earlier export
-            there is replaced.
+        out: Folder: model.onnx, tokenizer, configuration, export.json (inputs, output, longest input), in place of an
+            earlier export.
         format: onnx.
         what: words (logits of every token), labels (logits) or vectors (mean over the tokens). [default: labels of a
             classifier, else words, or vectors of a bare encoder]

@@ -186,8 +186,8 @@ class TransformerXlTerms(PairTerms):
         init.normal_(self.v, std=config.initializer_range)
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries (b, h, n, d) with u added, and the terms `semantic_to_relative` (b, h, n, n) and `relative`
-        (b or 1, h, n, n)."""
+        """Return the queries (b, h, n, d) with u added, and the terms `semantic_to_relative` (b, h, n, n) and
+        `relative` (b or 1, h, n, n)."""
 
         def vectors(distance: Tensor) -> Tensor:
             return self.split_into_heads(self.project(sines_then_cosines(-distance, self.width, self.u.dtype)))

@@ -64,8 +64,8 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None, progr
     has them. Padding may stand on either side of a text, not inside. Output: `logits` (batch, length, V) of words or
     (batch, labels), or `vectors` (batch, width): the mean of the states, or of a sentence-transformers folder what its
     modules.json says, but for its prompt; float32. The graph is compared with torch at other, padded shapes, and what
-    it says of real texts, read by the exported tokenizer.json alone, with `predict`, before the folder appears, in place
-    of an earlier export.
+    it says of real texts, read by the exported tokenizer.json alone, with `predict`, before the folder appears, in
+    place of an earlier export.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".

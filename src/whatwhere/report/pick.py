@@ -10,7 +10,7 @@ from ..claims import HOLDS, UNSETTLED, UNTESTABLE
 from ..claims.claim import MARGINAL
 from ..papers import DSTG_TABLES
 from ..records.gates import ONE_SEED, PRESENT, READ, USED, insufficient_gain, noise, use
-from ..records.places import places
+from ..records.places import rank
 from ..records.table import Point
 from ..records.terms import APART, rates
 from . import ledger, schemes
@@ -26,8 +26,8 @@ UNLIMITED = "any"
 LOSSES = ("Model", "Loss", "Above the lowest")
 OTHERS = ("Position kept", "Operations a token", "Longest input", "Parameters", "Tokens/s")
 PLACE = (
-    "Place: the first and the last that a model may have, as other models are apart from it after Holm's correction "
-    "over all pairs, with one variance of a training for all"
+    "Place: the first and the last that a model may have, over training seeds, where two models are apart by Holm's "
+    "correction over all pairs (5 %). It and the intervals take one variance of a training for all"
 )
 DOUBT = "\u2020"  # stands at a value of the first table that the ledger cannot test
 PAPER_COLUMNS = {"dstg": 48, "ap": 720}  # of the position tables of DSTG's models
@@ -72,18 +72,20 @@ def pick(run: Run) -> Pick | None:
         return None
     best = next(iter(finals))
     behind = {m: loss - finals[best] for m, loss in finals.items() if m != best}
-    placed = _places_of(finals) if schemes.many(run) else {}
-    rows = [_row(run, m, loss, behind.get(m), placed.get(m)) for m, loss in finals.items()]
+    places = _places(run, finals, behind)
+    if places is not None:
+        behind = dict(places.behind)
+    rows = [_row(run, m, loss, behind.get(m), places) for m, loss in finals.items()]
     caption = f"{_sample(finals[best])} Position kept: R² in the last trained layer"
     if any(DOUBT in cell.text for cells in rows for cell in cells):
         caption += f" ({DOUBT} not testable)"
     at_once = run.facts.get("at_once")
     if isinstance(at_once, int) and at_once > 1:
         caption += f". Tokens/s: {at_once} trainings at once, the last perhaps alone"
-    if placed:
-        caption += f". {PLACE}"
+    if places is not None:
+        caption += f". {places.sentence}"
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
-    columns = (*LOSSES, "Place", *OTHERS) if placed else (*LOSSES, *OTHERS)
+    columns = (*LOSSES, *OTHERS) if places is None else (*LOSSES, "Place", *OTHERS)
     table = Table("pick", caption, columns, rows, frozenset(range(1, len(columns))), records)
     terms = [sentence for sentence in (schemes.unequal_terms(run), rates(run.entries)) if sentence]
     colours = {m: schemes.colour(run, m) for m in finals}
@@ -92,7 +94,7 @@ def pick(run: Run) -> Pick | None:
     apart: list[str] = []
     if run.beside.study and any(comparison.table for comparison in beside):
         apart = [f"Reference: {run.beside.study.label}. Paper: DSTG.", *run.beside.terms]
-    return Pick(_sentence(run, finals, behind, placed), terms, table, colours, beside, apart)
+    return Pick(_sentence(run, finals, behind, places), terms, table, colours, beside, apart)
 
 
 # ---- loss ----
@@ -116,13 +118,37 @@ def _losses_of(run: Run) -> dict[str, Point]:
     return finals
 
 
-def _places_of(finals: Mapping[str, Point]) -> dict[str, tuple[int, int]]:
-    """Return model -> first and last place by the seeds that all models have; {} where these are fewer than two."""
-    seeds = sorted(set.intersection(*(set(p.numbers) for p in finals.values())))
-    if len(seeds) < 2:
-        return {}
-    values = [[float(p.seed_values[p.numbers.index(seed)]) for seed in seeds] for p in finals.values()]
-    return dict(zip(finals, places(np.array(values)), strict=True))
+@dataclass(frozen=True)
+class Places:
+    """Places of many models by their trainings.
+
+    of: model -> first and last place. behind: model -> difference from the lowest loss, with an interval by the
+    variance of all trainings where the model has a place. sentence: what a place is, and who widens the ties.
+    """
+
+    of: Mapping[str, tuple[int, int]]
+    behind: Mapping[str, Point]
+    sentence: str
+
+
+def _places(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]) -> Places | None:
+    """Return the places of models; None of few models, of one seed, or where some model has other seeds.
+
+    A model that has learned token frequencies alone has none: its trainings vary more than others'.
+    """
+    models = [m for m in finals if m not in run.stuck]
+    seeds = {finals[m].numbers for m in models}
+    if not schemes.many(run) or len(models) < 2 or len(seeds) > 1 or len(next(iter(seeds))) < 2:
+        return None
+    ranking = rank(np.array([finals[m].seed_values for m in models]))
+    half = ranking.half_width
+    pooled = {m: Point.between(d.value, d.value - half, d.value + half) for m, d in behind.items() if m in models}
+    share = max(ranking.shares)
+    widest = models[ranking.shares.index(share)]
+    sentence = PLACE
+    if share > 1 / 2:
+        sentence += f"; `{widest}` makes {percent(share, 0)} of it and so widens all ties"
+    return Places(dict(zip(models, ranking.places, strict=True)), {**behind, **pooled}, sentence)
 
 
 def _sample(loss: Point) -> str:
@@ -335,8 +361,8 @@ def _longest(run: Run, model: str) -> str:
     return f"{most:,}" if isinstance(most, int) else "–"
 
 
-def _row(run: Run, model: str, loss: Point, behind: Point | None, between: tuple[int, int] | None) -> list[Cell]:
-    """Return the row of a model. between: its first and last place, where the table has that column."""
+def _row(run: Run, model: str, loss: Point, behind: Point | None, places: Places | None) -> list[Cell]:
+    """Return the row of a model."""
     beside = Cell("lowest", 0.0)
     if behind is not None:
         beside = value(behind.value, f"{behind.value:+.2f} {interval(behind.low, behind.high, 2)}".strip())
@@ -346,25 +372,26 @@ def _row(run: Run, model: str, loss: Point, behind: Point | None, between: tuple
     costs = [run.table.point(name, model) for name in ("operations", "parameters", "tokens_per_second")]
     operations, parameters, speed = (value(p.value, compact(p.value)) if p else None for p in costs)
     final = value(loss.value, fixed(loss.value, 2))
-    place = [] if between is None else [value(between[0], "–".join(map(str, dict.fromkeys(between))))]
+    place: list[Cell | None] = []
+    if places is not None:
+        ends = places.of.get(model)
+        place = [value(ends[0], "–".join(map(str, dict.fromkeys(ends)))) if ends else None]
     return row(model, final, beside, *place, position, operations, _longest(run, model), parameters, speed)
 
 
-def _sentence(
-    run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point], placed: Mapping[str, tuple[int, int]]
-) -> str:
+def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point], places: Places | None) -> str:
     """Say who is level with the lowest loss, which of these costs least, and which alone keep position apart.
 
-    Level are the models that may have the first place, or where none is placed those whose difference may be 0.
+    Level are the models that may have the first place, or without places those whose difference may be 0.
     """
     order = list(finals)
     best = order[0]
     if all(model in run.stuck for model in order):
         return "No model has learned more than token frequencies: there is nothing to choose between yet."
-    if placed:
-        level = [m for m in order if placed[m][0] == 1]
-    else:
+    if places is None:
         level = [best, *(m for m, difference in behind.items() if _level(difference))]
+    else:
+        level = [m for m, (first, _) in places.of.items() if first == 1]
     pieces = [_losses(level, finals, behind)]
     costs = {m: p.value for m in (level if len(level) > 1 else order) if (p := run.table.point("operations", m))}
     if len(costs) > 1:

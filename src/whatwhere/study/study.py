@@ -281,6 +281,7 @@ def complete_study(study: Study) -> Path:
     steps = find_training_steps(study)
     _log_passes(study, steps)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.admit_workers()
+    _log_lost_models(study)
     jobs = _jobs_left(study, steps, at_once)
     # Of a finished training only the measurements may be missing or damaged.
     trains_models = not all(is_finished(study.run.path / job.args[0].model.folder) for job in jobs)
@@ -306,7 +307,7 @@ def complete_study(study: Study) -> Path:
 
 
 def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
-    """Return a job for each model that is not measured, and log why finished ones repeat or which cannot be opened.
+    """Return a job for each model that is not measured, and log why finished ones repeat.
 
     A job has the threads that the model has when all models train: results depend on the number of threads.
     """
@@ -318,8 +319,6 @@ def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
             _log_reason_to_repeat(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task_of(model, steps),), threads))
-        elif not is_finished(study.run.path / model.folder):
-            _log_lost_model(study, model)
     return jobs
 
 
@@ -444,14 +443,20 @@ def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)
 
 
-def _log_lost_model(study: Study, model: ModelOfSeed) -> None:
-    """Log that a measured model is no longer there, and what brings it back; its weights may have been deleted to save
-    space, so that no command trains it again unasked."""
-    folder = study.run.path / model.folder
-    words = f"{folder} has lost its model; its measurements are whole"
-    if newest_step(folder):
-        words += f". From its last checkpoint: {command_line('pretrain', '--out', folder)}"
-    study.log.log_event("model lost", words, model=model.name, seed=model.seed)
+def _log_lost_models(study: Study) -> None:
+    """Log which measured models are no longer there, and what brings them back; weights may have been deleted to save
+    space, so that no command trains them again unasked."""
+    folders = [study.run.path / model.folder for model in models_of(study.config) if study.is_measured(model)]
+    lost = [folder for folder in folders if not is_finished(folder)]
+    if not lost:
+        return
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    words = f"{lost[0]}{more}: no weights; the measurements are whole"
+    if restorable := [folder for folder in lost if newest_step(folder)]:
+        words += f". From its last checkpoint: {command_line('pretrain', '--out', restorable[0])}"
+    else:
+        words += ", and without a checkpoint only another study trains it again"
+    study.log.log_event("models lost", words, models=" ".join(str(folder) for folder in lost))
 
 
 def _log_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
