@@ -47,7 +47,7 @@ from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
 from .page import memory_picture, page  # noqa: E402
 from .probes import probes  # noqa: E402
-from .steps import peers, presets  # noqa: E402
+from .steps import peers, presets, schemes  # noqa: E402
 from .study import study  # noqa: E402
 from .timing import DEVICE, REPEATS, Results, Settings  # noqa: E402
 from .tuning import tuning  # noqa: E402
@@ -60,6 +60,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "study": study,
     "busy": busy,
     "presets": presets,
+    "schemes": schemes,
     "peers": peers,
     "inference": inference,
     "attention": attention,

@@ -10,6 +10,7 @@ TITLES = {
     "study": "Trainings of a demo",
     "busy": "Beside another program",
     "presets": "Training steps: presets",
+    "schemes": "Training steps: all presets on one backbone",
     "peers": "Training steps: against transformers",
     "inference": "Forward passes",
     "attention": "Attention alone",
@@ -44,6 +45,10 @@ what the process's peak grows by over the weights. BERT is transformers', of the
     "presets": """
 Each preset against `nope` on the same block: what its scheme costs. At paper size BERT's block has 12 layers of 768,
 NeoBERT's 6 of 720 (`dstg`: 768). A process for each preset.
+""",
+    "schemes": """
+Each preset at size tiny against `dstg`, on the backbone of [the table of schemes](results/schemes/README.md), its
+feed-forward widths not matched. Memory: what model and steps add to the peak of a process. A process for each preset.
 """,
     "peers": """
 Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, sdpa. Ours

@@ -1,5 +1,5 @@
-"""Training steps: every preset against `nope`, dstg against ap, fused against eager, ours against transformers' BERT
-and ModernBERT."""
+"""Training steps: every preset against `nope`, dstg against ap, fused against eager, all presets on one backbone, ours
+against transformers' BERT and ModernBERT."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -12,10 +12,10 @@ import torch
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS, EncoderConfig
-from whatwhere.run.memory import keep_freed_memory
+from whatwhere.run.memory import keep_freed_memory, peak_memory, reset_peak_memory
 
 from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
-from .timing import Results, Settings, alternate, clock, figure, row
+from .timing import DEVICE, Results, Settings, alternate, clock, figure, row
 
 # Presets that are timed at paper size, one of every kind.
 MAIN = (
@@ -27,6 +27,9 @@ SHAPES = {  # size, tokens in a row, rows
     "quick": [("tiny", 128, 16), ("paper", 128, 8), ("paper", 512, 2)],
     "micro": [("tiny", 16, 2)],
 }
+SCHEME_SHAPES = {"full": [(128, 32), (512, 8)], "quick": [(128, 8)], "micro": [(16, 2)]}  # tokens in a row, rows
+# Of docs/results/schemes/schemes.yaml.
+BACKBONE = {"block": "neobert", "residual": "normalized", "dropout": 0.0, "norm_eps": 1e-6}
 LAYERS = {"full": (6, 12), "quick": (6,), "micro": (2,)}
 LENGTHS = {"full": [(128, 16), (512, 4)], "quick": [(128, 8)], "micro": [(16, 2)]}
 AT_LEAST = {6: 1.35, 12: 1.2}  # ours against transformers', by number of layers
@@ -38,24 +41,26 @@ def described(size: str, n: int, b: int) -> str:
 
 def _timed(
     configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings
-) -> dict[str, dict[str, Any]]:
-    """A figure for each named configuration and backend, each in a process of its own as a training is, all in the same
-    rounds.
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Figures of time and of memory for each named configuration and backend, each in a process of its own as a
+    training is, all in the same rounds.
 
     Rounds of seven models in one process gave `dstg` / `ap` 0.1 to 0.2 more than rounds of three, though no page was
     faulted in (docs/log.md).
     """
-    threads, vocab = torch.get_num_threads(), VOCAB[settings.scale]
+    threads = torch.get_num_threads()
     with ExitStack() as stack:
-        runs: dict[str, Callable[[], float]] = {}
+        runs: dict[str, partial[float]] = {}
         for name, (config, backend) in configs.items():
             pool = ProcessPoolExecutor(
-                1, get_context("spawn"), initializer=_prepare, initargs=(config, backend, vocab, n, b, threads)
+                1, get_context("spawn"), initializer=_prepare, initargs=(config, backend, n, b, threads)
             )
             stack.enter_context(pool)
             runs[name] = partial(_seconds_in, pool)
         times = alternate(runs, settings.repeats, measure=lambda seconds: seconds())
-    return {name: figure(name, values) for name, values in times.items()}
+        growth = {name: [run.args[0].submit(_growth).result()] for name, run in runs.items()}
+    seconds = {name: figure(name, values) for name, values in times.items()}
+    return seconds, {name: figure(name, values, "MiB") for name, values in growth.items()}
 
 
 def _seconds_in(pool: ProcessPoolExecutor) -> float:
@@ -63,15 +68,23 @@ def _seconds_in(pool: ProcessPoolExecutor) -> float:
 
 
 _prepared: list[Callable[[], None]] = []  # the training step of a process that `_timed` has started
+_held_before: list[int] = []  # bytes, before the process had a model
 
 
-def _prepare(config: EncoderConfig, backend: str, vocab: int, n: int, b: int, threads: int) -> None:
+def _prepare(config: EncoderConfig, backend: str, n: int, b: int, threads: int) -> None:
     """Build model and batch, and take two steps: the heap still grows in the second."""
     torch.set_num_threads(threads)
+    reset_peak_memory()
+    _held_before.append(peak_memory(DEVICE))
     keep_freed_memory()  # as a training does
-    _prepared.append(training_step(ours(config, backend), masked_batch(vocab, b, n)))
+    _prepared.append(training_step(ours(config, backend), masked_batch(config.vocab_size, b, n)))
     for _ in range(2):
         _prepared[0]()
+
+
+def _growth() -> float:
+    """MiB that model and steps add at their peak to what the process held before; at least a page."""
+    return max((peak_memory(DEVICE) - _held_before[0]) / 2**20, 2**-8)
 
 
 def _step() -> float:
@@ -105,7 +118,7 @@ def presets(settings: Settings) -> Results:
             for start in range(0, len(order), AT_A_TIME[size]):
                 group = order[start : start + AT_A_TIME[size]]
                 eager = {f"{both} eager": (config[both], "eager")} if both in group else {}
-                of_group = _timed({name: runs[name] for name in ("nope", *group)} | eager, n, b, settings)
+                of_group, _ = _timed({name: runs[name] for name in ("nope", *group)} | eager, n, b, settings)
                 for name in group:
                     what = f"training step, {name} / nope"
                     results.rows.append(row(what, shape, of_group[name], of_group["nope"], note=note))
@@ -118,6 +131,24 @@ def presets(settings: Settings) -> Results:
             limit = 1.0 if size == "paper" else None
             what = f"training step, {both}, eager / fused"
             results.rows.append(row(what, shape, timed[f"{both} eager"], timed[both], at_least=limit, note=note))
+    return results
+
+
+def schemes(settings: Settings) -> Results:
+    """Every preset at size tiny on one backbone against dstg: time of a step, and memory that model and steps add."""
+    results = Results()
+    size = AT_A_TIME["tiny"]
+    names = [name for name in PRESETS if name != "dstg" and (settings.scale != "micro" or name in ("ap", "tupe-r"))]
+    for n, b in SCHEME_SHAPES[settings.scale]:
+        fields = {"vocab_size": 4096, "max_position_embeddings": max(n, 128), **BACKBONE}
+        shape = described("tiny", n, b)
+        for start in range(0, len(names), size):
+            group = ["dstg", *names[start : start + size]]
+            configs = {name: (ww.preset(name, "tiny", **fields), "sdpa") for name in group}
+            seconds, growth = _timed(configs, n, b, settings)
+            for name in group[1:]:
+                results.rows.append(row(f"training step, {name} / dstg", shape, seconds[name], seconds["dstg"]))
+                results.rows.append(row(f"memory, {name} / dstg", shape, growth[name], growth["dstg"]))
     return results
 
 

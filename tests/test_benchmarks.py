@@ -75,7 +75,7 @@ def test_command_refuses_what_it_does_not_know(main, capsys):
     with pytest.raises(SystemExit):
         main(["--only", "presents"])
     assert (
-        "No part presents. Parts: memory, long, checkpointing, study, busy, presets, peers, inference"
+        "No part presents. Parts: memory, long, checkpointing, study, busy, presets, schemes, peers, inference"
         in capsys.readouterr().err
     )
     with pytest.raises(SystemExit):
@@ -91,7 +91,7 @@ LONG = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("parts", ["presets,packing,windows,counts,mds", *LONG])
+@pytest.mark.parametrize("parts", ["presets,schemes,packing,windows,counts,mds", *LONG])
 def test_every_other_part_runs(parts, main, tmp_path):
     corpus = tmp_path / "texts.jsonl"
     texts = [" ".join(f"word{(i * k) % 97}" for k in range(20 + 3 * i)) for i in range(60)]
