@@ -453,7 +453,7 @@ def _log_lost_models(study: Study) -> None:
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
     words = f"{lost[0]}{more}: no weights; the measurements are whole"
     if restorable := [folder for folder in lost if newest_step(folder)]:
-        words += f". From its last checkpoint: {command_line('pretrain', '--out', restorable[0])}"
+        words += f". {command_line('pretrain', '--out', restorable[0])} writes them from the last checkpoint"
     else:
         words += ", and without a checkpoint only another study trains it again"
     study.log.log_event("models lost", words, models=" ".join(str(folder) for folder in lost))
