@@ -185,12 +185,13 @@ def test_every_code_block_is_run_or_checked(page):
     for kind, _, body, runs in found:
         assert kind == "sh" or not runs
         others = [line.split("#")[0].split() for line in body.splitlines() if not commands(line)]
-        for other, what, *_ in others if runs else []:
+        for other, what, *rest in others if runs else []:
             if other == "make":
                 assert f"\n{what}:" in (ROOT / "Makefile").read_text("utf-8"), what
             else:
+                run = f"{rest[0]}/__main__.py" if what == "-m" else what
                 places = (ROOT, (ROOT / page).parent)
-                assert other == "python" and any((place / what).exists() for place in places), (other, what)
+                assert other == "python" and any((place / run).exists() for place in places), (other, run)
 
 
 def test_the_long_runs_configuration_is_valid():
