@@ -164,17 +164,30 @@ def test_damaged_figures_are_measured_again(data, tmp_path, monkeypatch):
 
 
 def test_another_model_at_the_same_place_is_refused(data, tmp_path, monkeypatch):
-    # It got the numbers of the one that was there before, and the page its configuration.
+    """Another model gets no numbers of the one before it; a model that has moved keeps its own."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     place = tmp_path / "m"
     shutil.copytree(ww.reference(), place)
     (place / "manifest.jsonl").unlink()  # a folder of anybody's, whose files nobody compares
     asked = config(data, models=[str(place)])
     run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
+    other_place = tmp_path / "archive/m"
+    shutil.move(place, other_place)  # a moved model was refused as a second one of its name
+    moved = replace(GLUE, work=None)  # runs no trial again
+    again = run_evaluation(moved, config(data, models=[str(other_place)]), tmp_path / "out", progress=False)
+    assert again["done"] == 1
+    assert GlueConfig.load_saved(tmp_path / "out/glue.yaml").models == [str(other_place)]
+    shutil.copytree(other_place, place)
+    with pytest.raises(ValueError, match="are both called m"):  # a copy, while the model is where it was
+        run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
+    shutil.rmtree(other_place)
     weights = place / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8] + bytes(8))
     with pytest.raises(ValueError, match="is of another model than .*m is now. Use another --out, or delete .*runs/m"):
         run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
+    shutil.move(place, other_place)
+    with pytest.raises(ValueError, match="is of another model than .*m is now. Use another --out, or delete .*runs/m"):
+        run_evaluation(GLUE, config(data, models=[str(other_place)]), tmp_path / "out", progress=False)
 
 
 @pytest.mark.whole

@@ -19,7 +19,7 @@ from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..length.longer_texts import LONG_TEXTS
-from ..models.open import model_folder
+from ..models.open import model_folder, model_hashes, name_and_seed
 from ..records.record import Record
 from ..records.table import Point, Table
 from ..run.cluster import Cluster
@@ -28,7 +28,7 @@ from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.hub import refuse_hub_names
 from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
-from ..run.names import EVALUATE_ALL, RESULTS_STEP
+from ..run.names import EVALUATE_ALL, FINISHED_TRIAL, RESULTS_STEP
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_context
 from .machine import machine_facts
@@ -103,10 +103,33 @@ def _resume_settings(run: RunFolder, config: C, file: str) -> C:
         ValueError: other settings bind, a finished file is not as it was written, or two models have one name.
     """
     if file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_finished()):
-        config = config.resume(run, file)
+        saved = config.load_to_resume(run, file)
+        moved = _find_moved_models(run, saved.models, config.models)
+        saved = saved.model_copy(update={"models": [moved.get(model, model) for model in saved.models]})
+        config = config.resume(run, file, saved=saved)
         run.check_present_files()
     config.check_names()
     return config
+
+
+def _find_moved_models(run: RunFolder, saved_models: Sequence[str], models: Sequence[str]) -> dict[str, str]:
+    """Find the saved models whose folders are gone and that are given from another place now: old source -> new.
+
+    The name has to be the same, and the files those that the finished trials read.
+    """
+    steps = run.inputs_of_finished()
+    moved = dict[str, str]()
+    for saved in saved_models:
+        name = name_and_seed(Path(saved))[0]
+        for model in models:
+            is_same_name = Path(model).is_dir() and name_and_seed(Path(model).resolve())[0] == name
+            if is_same_name and saved != model and not Path(saved).exists():
+                start = f"{FINISHED_TRIAL}{name}/"
+                read = [inputs["model"] for step, inputs in steps.items() if step.startswith(start)]
+                hashes = model_hashes(model)
+                if all(earlier == hashes for earlier in read):
+                    moved[saved] = model
+    return moved
 
 
 _last_command_token = ""  # of the command whose trial this process ran last
