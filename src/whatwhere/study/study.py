@@ -5,12 +5,7 @@ steps of its manifest: a command skips finished ones and always writes results a
 at its last step.
 """
 
-import os
-import sys
-import time
-from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +28,9 @@ from ..training.pretrain import segments_message
 from ..training.scheme_settings import scheme_context
 from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
-from .model_task import ModelTask, has_windows_for_analyses, train_and_measure
-from .results import PAGE_FACTS, save_study, total_seconds
+from .model_task import has_windows_for_analyses, train_and_measure
+from .page_schedule import StudyResults
+from .prepared_study import Study, StudyLog
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_plan import (
     FEWEST_STEPS,
@@ -51,64 +47,6 @@ from .training_records import corpus_size_records
 
 KIND = "study"
 BUDGET_STEP = "budget"  # step of the manifest that turns minutes into training steps
-CLUSTER_NOTE = (
-    "Workers of a cluster trained models of this study, on one thread each; the machine named here only started them."
-)
-
-
-class StudyLog:
-    """Log of the events of a study: a line of log.jsonl for each and, where progress is shown, a line on stderr."""
-
-    def __init__(self, out: Path, progress: bool) -> None:
-        self.run = RunFolder.at(out)
-        self.progress = progress
-        self.began = time.perf_counter()
-
-    def seconds(self) -> float:
-        """Return the seconds since this object was made; with `--on` it is made once a worker has connected."""
-        return time.perf_counter() - self.began
-
-    def log_event(self, event: str, words: str = "", /, **values: Any) -> None:
-        """Log an event with its values; where progress is shown, print `words`, or without words event and values."""
-        seconds = round(self.seconds(), 2)
-        self.run.log(seconds=seconds, event=event, pid=os.getpid(), **values)
-        if self.progress:
-            details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in values.items())
-            words = words or f"{event}{': ' + details if details else ''}"
-            print(f"[{seconds:6.0f} s] {words}", file=sys.stderr, flush=True)
-
-
-@dataclass
-class Study:
-    """Prepared study: folder, settings with matched widths, windows, log, and the cluster that trains its models."""
-
-    run: RunFolder
-    config: StudyConfig
-    windows: Windows
-    log: StudyLog
-    cluster: Cluster | None = None
-
-    @property
-    def progress(self) -> bool:
-        """True if progress is shown on stderr."""
-        return self.log.progress
-
-    def task_of(self, model: ModelOfSeed, steps: int) -> ModelTask:
-        """Return what a process needs to train and measure a model."""
-        config = self.config
-        return ModelTask(
-            out=self.run.path,
-            model=model,
-            training=config.pretraining(model.name, model.seed, steps),
-            probe_windows=config.probe_windows,
-            probe_splits=config.probe_splits,
-            ablation_windows=config.ablation_windows,
-            all_analyses=config.all_analyses,
-        )
-
-    def is_measured(self, model: ModelOfSeed) -> bool:
-        """Return whether a model is measured, and its records and arrays are as they were written (not its weights)."""
-        return self.run.is_reusable(model.step_name)
 
 
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: str | None = None) -> Path:
@@ -285,7 +223,7 @@ def complete_study(study: Study) -> Path:
     jobs = _jobs_left(study, steps, at_once)
     # Of a finished training only the measurements may be missing or damaged.
     trains_models = not all(is_finished(study.run.path / job.args[0].model.folder) for job in jobs)
-    results = _StudyResults(study, records, steps, at_once, trains_models=trains_models)
+    results = StudyResults(study, records, steps, at_once, trains_models=trains_models)
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
     # With None trainings run one after another in this process, each with all its threads.
     total_threads = at_once * threads_per_model(at_once) if at_once > 1 else None
@@ -322,54 +260,6 @@ def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
     return jobs
 
 
-class _StudyResults:
-    """Results and page of a study, written after its first measured model, after each completed seed and at the end.
-
-    Args:
-        records: Records that need no model.
-        at_once: How many models this command trains at the same time.
-        trains_models: Whether this command trains a model, and not only measures trained ones; if not, the page keeps
-            the `at_once` that it shows.
-    """
-
-    def __init__(self, study: Study, records: list[Record], steps: int, at_once: int, trains_models: bool) -> None:
-        self.study = study
-        self.records = records
-        self.steps = steps
-        self.models = models_of(study.config)
-        self.models_on_page = _models_on_page(study, self.models)
-        self.at_once = at_once
-        if not trains_models and study.run.has(PAGE_FACTS):
-            self.at_once = study.run.read(PAGE_FACTS).get("at_once", at_once)
-        was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
-        self.notes = [CLUSTER_NOTE] if was_on_cluster else []
-
-    def write_if_due(self) -> None:
-        """Write the results of the models measured so far, if a page is due and models are still to be measured."""
-        measured = [model for model in self.models if self.study.is_measured(model)]
-        # No page is drawn while a finished model, whose measurements are damaged, waits to be measured again.
-        must_repeat = any(self.study.run.damage_of_step(model.step_name) for model in self.models)
-        is_due = _needs_page(self.models, self.models_on_page, measured)
-        if 0 < len(measured) < len(self.models) and not must_repeat and is_due:
-            self.models_on_page = measured
-            self.write(measured, [])
-
-    def write(self, measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
-        """Write the results of measured models and draw the page; return its path."""
-        return save_study(
-            self.study.run,
-            self.study.config,
-            self.study.windows,
-            self.steps,
-            measured,
-            records_without_model=self.records,
-            comparison_records=comparison_records,
-            seconds=_total_seconds(self.study),
-            at_once=self.at_once,
-            notes=self.notes,
-        )
-
-
 def records_without_model(study: Study) -> list[Record]:
     """Return the records that need no model: sizes of the text, ceilings of the probes, geometry of its positions."""
     config = study.config
@@ -381,29 +271,6 @@ def records_without_model(study: Study) -> list[Record]:
     if config.all_analyses:
         records += corpus_geometry_records(study.run)
     return records
-
-
-def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOfSeed]:
-    """Return the models that the page shows; none where a killed command left new results without a page."""
-    results = study.run.finished_step(RESULTS_STEP)
-    page = study.run.path / "report.html"
-    facts_file = study.run.path / PAGE_FACTS
-    if results is None or not page.is_file() or not facts_file.is_file():
-        return []
-    if page.stat().st_mtime_ns < facts_file.stat().st_mtime_ns:  # the page is drawn after its facts
-        return []
-    return [model for model in models if str(model) in results["inputs"].get("models", ())]
-
-
-def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], measured: Sequence[ModelOfSeed]) -> bool:
-    """Return whether a page is due: after the first measured model, and after each completed seed."""
-
-    def complete_seeds(done: Sequence[ModelOfSeed]) -> set[int]:
-        incomplete = {model.seed for model in models if model not in done}
-        return {model.seed for model in models} - incomplete
-
-    new_seeds = complete_seeds(measured) - complete_seeds(on_page)
-    return not on_page or bool(new_seeds)
 
 
 def _check_finished(run: RunFolder, model_count: int) -> None:
@@ -468,7 +335,3 @@ def _log_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> N
         "seconds of looking inside": round(summary["seconds_inside"]),
     }
     study.log.log_event("trained and measured", model=model.name, seed=model.seed, loss=rounded_loss, **seconds)
-
-
-def _total_seconds(study: Study) -> float:
-    return total_seconds(study.run.log_lines(), os.getpid(), study.log.seconds())
