@@ -534,6 +534,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(words, said, tmp_path):
 
 def test_a_folder_that_is_there_is_kept(tmp_path):
     (tmp_path / "long").mkdir()
+    (tmp_path / "long/notes.txt").write_text("mine")
     done = whatwhere("extrapolate", "reference", "--length", "200", "--out", str(tmp_path / "long"))
     assert done.returncode == 2 and "is there already" in done.stderr
     done = whatwhere("extrapolate", str(tmp_path), "--length", "200", "--out", str(tmp_path / "x"))

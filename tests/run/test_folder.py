@@ -450,20 +450,6 @@ def test_a_step_keeps_small_results(tmp_path):
         assert run.hash_of("a.txt") == files.sha256(tmp_path / "run/a.txt")
 
 
-def test_a_created_folder_is_whole_or_absent(tmp_path):
-    with pytest.raises(Killed), RunFolder.create(tmp_path / "model", "model") as folder:
-        (folder / "config.json").write_text("{}")
-        raise Killed
-    assert list(tmp_path.iterdir()) == []
-    with RunFolder.create(tmp_path / "model", "model") as folder:
-        (folder / "config.json").write_text("{}")
-        (folder / "1_Pooling").mkdir()
-        (folder / "1_Pooling/config.json").write_text("{}")
-    run = RunFolder.at(tmp_path / "model")
-    assert run.kind == "model" and run.listed_files() == ["1_Pooling/config.json", "config.json"]
-    run.check_all()
-
-
 def test_files_of_a_library_move_in(tmp_path):
     (tmp_path / "new/1_Pooling").mkdir(parents=True)
     (tmp_path / "new/1_Pooling/config.json").write_text("{}")

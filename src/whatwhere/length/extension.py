@@ -43,6 +43,7 @@ from ..run.reference import model_source
 from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig
 
+KIND = "model"
 Weights = dict[str, Tensor]  # of a file of safetensors, by name
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 FORMULA = ("formula",)  # of tables that are computed
@@ -243,8 +244,7 @@ def _chosen_method(plan: _Plan) -> str | None:
 
 def _refuse_extension(plan: _Plan, out: Path) -> None:
     """Refuse a folder that is there, a length that needs no copy, a continued copy, and rows beyond the memory."""
-    if out.exists():
-        raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
+    RunFolder.check_can_create(out, KIND)
     length = plan.length
     has_new_window = plan.keeps_positions or (plan.window and plan.known != SCALINGS)
     if length < plan.before or (length == plan.before and not has_new_window):
@@ -359,7 +359,7 @@ def _write_copy(
 ) -> None:
     """Write the files of a copy: the model's, with the weights, keys and lengths that change."""
     folder = plan.folder
-    with RunFolder.create(out, "model") as new:
+    with RunFolder.create_locked(out, KIND) as new:
         left = (*LEFT_BEHIND, "*.py") if plan.is_ours else LEFT_BEHIND
         copy_files(folder, new, left)
         with write_errors_named(out):

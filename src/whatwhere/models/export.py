@@ -77,14 +77,11 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None, progr
             where modules.json has one), largest relative difference from torch.
 
     Raises:
-        ValueError: a package is missing, no such model or head, `out` holds something else, the graph and torch
-            differ by more than `TOLERANCE`, or the graph says something else of a text than `predict`.
+        ValueError: a package is missing, no such model or head, `out` holds something else or is being written, the
+            graph and torch differ by more than `TOLERANCE`, or the graph says something else of a text than `predict`.
     """
     out = Path(out)
-    if out.is_file():
-        raise ValueError(f"{out} is a file. Give --out a folder.")
-    if out.exists() and RunFolder.at(out).kind != KIND and any(out.iterdir()):
-        raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
+    RunFolder.check_can_create(out, KIND, replaces=True)
     predictor = Predictor(model, what)
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"ONNX needs {', '.join(lacking)}: pip install 'whatwhere[onnx]'.")
@@ -97,7 +94,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None, progr
         replaces = f", in place of the export that {out} holds" if (out / MODEL).is_file() else ""
         words = f"Writing the graph of {model} and comparing it with torch{replaces}: half a minute or more."
         print(words, file=sys.stderr)
-    with RunFolder.create(out, KIND) as folder:
+    with RunFolder.create_locked(out, KIND, replaces=True) as folder:
         with _silent(str(model)), _eager(predictor.model):
             batch = torch.export.Dim("batch", min=1)
             length = torch.export.Dim("length", min=2, max=longest)

@@ -6,6 +6,7 @@ before the rename leaves a hash that the file does not have yet; the next `open`
 
 One command holds the lock. Its jobs write to this run through `RunFolder.at`, without a lock. A run inside that
 `open` opens, such as a training of a study, has a lock of its own; one that `create` makes, such as a checkpoint, none.
+A command that writes a whole folder at once (`export`, `extrapolate`) makes it by `create_locked`.
 """
 
 import json
@@ -30,7 +31,7 @@ from .files import (
     sweep,
 )
 from .formats import format_of
-from .lock import InUse, is_free, lock
+from .lock import InUse, is_free, lock, writer_of
 from .manifest import MANIFEST, Manifest
 
 LOG = "log.jsonl"
@@ -63,10 +64,10 @@ class RunFolder:
 
         Jobs of the run write through `at`. Temporary files of killed processes are removed.
 
-        A run is new if it has no manifest yet. A ValueError before `accept_input` or `mark_done` of this object (a
-        job's own object does not count) means that a new run was refused: for its input, or because a run inside it is
-        `InUse`. Its listed files are then removed, with the runs that this process made inside it, unless
-        `keep_inner_run` kept them. What a killed command left stays: for the next command the run is not new.
+        A run is new if it has no manifest yet. If the block raises ValueError before it calls `accept_input` or
+        `mark_done`, a new run is refused: its listed files are removed, with the runs that this process made inside it
+        and did not keep (`keep_inner_run`). Calls by jobs do not count, which have a `RunFolder` of their own. What a
+        killed command left stays: for the next command the run is not new.
 
         Args:
             kind: Kind of the run ("study", "pretrain", ...).
@@ -114,6 +115,49 @@ class RunFolder:
             run._manifest.resolve_pending()
         if is_new:
             _removable_runs.add(Path(path).resolve())
+
+    @classmethod
+    @contextmanager
+    def create_locked(cls, path: str | Path, kind: str, *, replaces: bool = False) -> Iterator[Path]:
+        """Do what `create` does under the lock of `path`, for a command whose --out it is.
+
+        Args:
+            replaces: True where an earlier folder of this kind may be replaced.
+
+        Raises:
+            ValueError: as `check_can_create`.
+        """
+        path = Path(path)
+        cls.check_can_create(path, kind, replaces=replaces)
+        with lock(path):
+            cls._check_content(path, kind, replaces)  # another process may have written it since
+            with cls.create(path, kind) as folder:
+                yield folder
+
+    @classmethod
+    def check_can_create(cls, path: Path, kind: str, *, replaces: bool = False) -> None:
+        """Refuse a path at which `create_locked` would not create a folder.
+
+        Raises:
+            ValueError: it is a file, or a folder with other content.
+            InUse: another process writes to it.
+        """
+        if path.is_file():
+            raise ValueError(f"{path} is a file. Give --out a folder.")
+        if path.is_dir():
+            if (writer := writer_of(path)) is not None:
+                raise InUse(path, writer)
+            cls._check_content(path, kind, replaces)
+
+    @classmethod
+    def _check_content(cls, path: Path, kind: str, replaces: bool) -> None:
+        """Refuse a folder with other content than the lock, unless it may be replaced."""
+        if all(entry.name.startswith(".") for entry in path.iterdir()):
+            return
+        if not replaces:
+            raise ValueError(f"{path} is there already. Give --out another name, or remove it.")
+        if cls.at(path).kind != kind:
+            raise ValueError(f"{path} holds something else than an earlier {kind}. Choose another --out.")
 
     @classmethod
     def at(cls, path: str | Path) -> Self:

@@ -87,14 +87,17 @@ def lock(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     file_lock = FileLock(path, timeout=SECONDS_TO_WAIT)
     _acquire(file_lock, path)
+    locked = path.stat()
     try:
         write_text(folder / WRITER, _this_process())
         yield
     finally:
         try:
-            (folder / WRITER).unlink(missing_ok=True)
-            # A waiting process sees that the file it locks is gone, and opens a new one (filelock 4.2 and later).
-            path.unlink(missing_ok=True)
+            # The block may have put a new folder in the place of this one, which another process may have locked.
+            if path.exists() and os.path.samestat(path.stat(), locked):
+                (folder / WRITER).unlink(missing_ok=True)
+                # A waiting process sees that the file it locks is gone, and opens a new one (filelock 4.2 and later).
+                path.unlink(missing_ok=True)
         finally:  # also where a signal interrupts this process
             file_lock.release()
         with suppress(OSError):  # a folder that holds files stays, as do those above it

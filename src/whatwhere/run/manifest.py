@@ -2,8 +2,8 @@
 
 A line that is no JSON, such as a torn one of a killed process, is ignored. Several handles (`Manifest` objects) add
 lines: one of the command that has locked the run, and one for each job, whose lines have a random token under `by`. A
-handle renames the files of a line before it adds another, so that only files of its last line may still have their
-former content.
+line with new hashes is written before its files are renamed, and the files are renamed before the next line. So only
+files of a handle's last line can still have their former content.
 
 The first line has `format` and `kind`. Others may have `files` (name -> hash), `removed` (names), `done` (a finished
 step, with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file of the lines
