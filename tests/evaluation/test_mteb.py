@@ -267,9 +267,9 @@ def test_simcse_is_done_before_what_needs_it(data):
 def test_a_folder_keeps_the_trainings_that_it_has(data):
     """A later call without --contrastive left what is after SimCSE out of the records."""
     began = config(data, contrastive=True, seeds=3)
-    kept = config(data, pooling=["cls"]).join_earlier(began)
+    kept = config(data, pooling=["cls"]).add_saved_entries(began)
     assert (kept.contrastive, kept.seeds, kept.pooling) == (True, 3, ["mean", "cls"])
-    assert config(data, contrastive=True, seeds=4).join_earlier(began).seeds == 4
+    assert config(data, contrastive=True, seeds=4).add_saved_entries(began).seeds == 4
 
 
 @pytest.mark.whole

@@ -88,8 +88,8 @@ def test_a_late_line_break_costs_no_document(tokenizer):
 def test_all_methods_are_not_lost_when_work_is_added():
     """An empty list, which stands for all, was taken for nothing beside names."""
     every, one = (LengthConfig.parse({"models": ["reference"], "to": 300, "methods": m}) for m in ([], ["cyclic"]))
-    assert one.join_earlier(every).methods == every.join_earlier(one).methods == []
-    assert one.join_earlier(one).methods == ["cyclic"]
+    assert one.add_saved_entries(every).methods == every.add_saved_entries(one).methods == []
+    assert one.add_saved_entries(one).methods == ["cyclic"]
     twice = LengthConfig.parse({"models": ["reference"], "to": 300, "methods": ["cyclic", "cyclic"]})
     assert twice.methods == ["cyclic"]
 

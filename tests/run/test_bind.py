@@ -32,7 +32,7 @@ def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
         if NAME in run.listed_files():
-            config = config.resume(run, NAME)
+            config = config.merge_with_saved(run, NAME)
         run.accept_input()
         return config.save_in(run, NAME)
 
@@ -79,9 +79,9 @@ def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     Path("t.npy").touch()
     with RunFolder.open("run", "counting") as run:
         Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
-        assert Nested.parse({"model": {"table_file": "t.npy"}}).resume(run, NAME)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).merge_with_saved(run, NAME)
         with pytest.raises(ValueError, match="was started with model="):
-            Nested.parse({"model": {"table_file": "u.npy"}}).resume(run, NAME)
+            Nested.parse({"model": {"table_file": "u.npy"}}).merge_with_saved(run, NAME)
 
 
 def test_defaults_of_recipes_are_no_given_keys():
@@ -98,14 +98,14 @@ def test_defaults_beside_saved_models_are_no_given_keys(tmp_path):
     with RunFolder.open(tmp_path / "study", "study") as run:
         StudyConfig.parse({"models": ["dstg"], "steps": 300}).save_in(run, "study.yaml")
         with pytest.raises(ValueError, match=r"with recipe='dstg', this command has recipe='tupe' \(default\)"):
-            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).resume(run, "study.yaml")
+            StudyConfig.parse({"models": ["tupe-a", "dstg"], "steps": 300}).merge_with_saved(run, "study.yaml")
 
 
 def test_resuming_writes_nothing(tmp_path):
     """A refused command replaced the settings of a run that had counted for hours."""
     bound(tmp_path / "run", steps=3)
     with RunFolder.open(tmp_path / "run", "counting") as run:
-        assert Counting(steps=3, workers=4).resume(run, NAME).workers == 4
+        assert Counting(steps=3, workers=4).merge_with_saved(run, NAME).workers == 4
         assert Counting.load_verified(run, NAME).workers == 1
 
 
@@ -150,7 +150,7 @@ def test_two_spellings_of_a_path_are_one(tmp_path, monkeypatch):
         bound(tmp_path / "run", text="runs/b")
     config = GlueConfig.parse({"models": ["runs/a"], "recipe": "dstg"})
     again = GlueConfig.parse({"models": ["./runs/a/"], "recipe": "dstg"})
-    assert again.join_earlier(config).models == ["runs/a"]
+    assert again.add_saved_entries(config).models == ["runs/a"]
 
 
 def test_changed_or_foreign_settings_are_refused(tmp_path):
@@ -201,9 +201,9 @@ def test_saved_settings_are_read_once(tmp_path, monkeypatch):
         config.save_in(run, "study.yaml")
         saved = StudyConfig.load_verified(run, "study.yaml")
         assert reads == ["study.yaml"] and saved.variants == config.variants
-        again = config.resume(run, "study.yaml", saved=saved)
+        again = config.merge_with_saved(run, "study.yaml", saved=saved)
         assert reads == ["study.yaml"] and again.scheme == str(run.path / "scheme.py")
         other = config.model_copy(update={"length": 24})
         # The hint lacked --scheme, and a second refusal followed.
         with pytest.raises(ValueError, match=r"only `--out .* --scheme .*run/scheme.py` to resume"):
-            other.resume(run, "study.yaml", saved=saved)
+            other.merge_with_saved(run, "study.yaml", saved=saved)

@@ -253,7 +253,7 @@ def test_a_loaded_scheme_may_resume(tmp_path):
         config = PretrainConfig.load(None, preset="begun", steps=1, scheme=str(path))
         with RunFolder.open(tmp_path / "run", "pretrain") as run:
             config.save_in(run, "pretrain.yaml")
-            assert config.resume(run, "pretrain.yaml").preset == "begun"
+            assert config.merge_with_saved(run, "pretrain.yaml").preset == "begun"
 
 
 def test_a_job_refuses_a_changed_scheme(tmp_path):

@@ -50,10 +50,10 @@ class EvaluationConfig(EvaluationKeys, ConfigWithScheme):
         """Spell a model that is given again as before, so that it counts as the same."""
         return [plain_path(model) for model in models]
 
-    def join_earlier(self, saved: Self) -> Self:
+    def add_saved_entries(self, saved: Self) -> Self:
         """Return these settings with what the saved ones have; lists of `EMPTY_IS_ALL` are empty where either is."""
         of_all = [key for key in self.EMPTY_IS_ALL if not (getattr(saved, key) and getattr(self, key))]
-        return super().join_earlier(saved).model_copy(update={key: [] for key in of_all})
+        return super().add_saved_entries(saved).model_copy(update={key: [] for key in of_all})
 
     def models_by_name(self) -> dict[str, str]:
         """Return the models as they were given, by name.

@@ -20,7 +20,7 @@ from .tuning import Recipe, Setting, halves
 class GridConfig(GridKeys, EvaluationConfig):
     """Fine-tunings over a grid; of a folder that has some, models, tasks, seeds and checkpoints may be added."""
 
-    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "seeds")  # never fewer, by `join_earlier`
+    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "seeds")  # never fewer, by `add_saved_entries`
     GROWING_KEYS = (*EvaluationConfig.GROWING_KEYS, "tasks", "checkpoints")
     TASKS: ClassVar[Mapping[str, Any]]
     RECIPES: ClassVar[Mapping[str, Recipe]]
@@ -30,10 +30,10 @@ class GridConfig(GridKeys, EvaluationConfig):
         """Number of seeds: the one given, or the recipe's."""
         return self.seeds or self.RECIPES[self.recipe].seeds
 
-    def join_earlier(self, saved: Self) -> Self:
+    def add_saved_entries(self, saved: Self) -> Self:
         """Return these settings with the saved values before their own, and at least as many seeds."""
         fewer = self.how_many_seeds < saved.how_many_seeds
-        return super().join_earlier(saved).model_copy(update={"seeds": saved.how_many_seeds} if fewer else {})
+        return super().add_saved_entries(saved).model_copy(update={"seeds": saved.how_many_seeds} if fewer else {})
 
     @property
     def settings(self) -> list[Setting]:

@@ -83,8 +83,8 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` returns them unchecked
-        resume(run, name)          from the settings of a command and the saved ones of the run that it resumes
         load_verified(run, name)   from the saved settings of a run alone, after comparing the hash of their file
+        merge_with_saved(run, name)  from the saved settings of a run and the settings of the command that resumes it
 
     The checks, in the order in which a command makes them; the first two load no torch:
 
@@ -102,12 +102,12 @@ class StrictConfig(BaseModel):
     # Keys that take another value when a run is resumed. Some change last bits from there on: `at_once` changes the
     # number of threads of trainings that are not finished, `sharding` the order of sums.
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()
-    # Keys to which a command that resumes a run can only add (`join_earlier`). Models and seeds that are added to a
-    # study change threads, and so last bits, as `at_once` does.
+    # Keys to which a command that resumes a run can only add (`add_saved_entries`). Models and seeds that are added to
+    # a study change threads, and so last bits, as `at_once` does.
     GROWING_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
     # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`
-    # of `cli/train.py` does: other verbs hand their defaults to `resume`, which would refuse them.
+    # of `cli/train.py` does: other verbs hand their defaults to `merge_with_saved`, which would refuse them.
     RESUME_ARGUMENTS: ClassVar[str] = ""
     # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
     KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
@@ -264,13 +264,15 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
+    def merge_with_saved(
+        self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None
+    ) -> Self:
         """Return the saved settings of a run, with the values of this command for the keys that may change.
 
         Keys of `CHANGEABLE_KEYS` and `changeable` take the value of this command (`self`), even where it is a default;
-        keys of `GROWING_KEYS` take what `join_earlier` returns. Every other key is compared with the saved one, and
-        another value is refused, unless both are paths with equal content (`has_same_content`, `plain_path`). Nothing
-        is written.
+        keys of `GROWING_KEYS` take what `add_saved_entries` returns. Every other key is compared with the saved one,
+        and another value is refused, unless both are paths with equal content (`has_same_content`, `plain_path`).
+        Nothing is written.
 
         A command calls it where it would use something that was made with the saved settings: an evaluation where a
         trial is finished, a training where there are trained steps, geometry where there are results. A study calls it
@@ -292,17 +294,21 @@ class StrictConfig(BaseModel):
         """
         saved = saved or self.load_to_resume(run, name)
         changeable = {*self.CHANGEABLE_KEYS, *self.GROWING_KEYS, *changeable}
-        return self.join_earlier(saved)._merge_with(saved, run.path, changeable, self.given_keys())
+        of_command = self.add_saved_entries(saved)
+        return saved._with_changes_of(of_command, run.path, changeable, self.given_keys())
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
         """Return the saved settings of the run that this command resumes.
+
+        A class overrides it where something of the command must be compared before the saved settings are read:
+        `ConfigWithScheme` its scheme, whose code they need.
 
         Raises:
             ValueError: as `load_verified`.
         """
         return self.load_verified(run, name)
 
-    def join_earlier(self, saved: Self) -> Self:
+    def add_saved_entries(self, saved: Self) -> Self:
         """Return these settings with what the saved ones have of `GROWING_KEYS`.
 
         Entries of saved lists and mappings come first, in their order; where both have an entry of a mapping, the value
@@ -320,28 +326,28 @@ class StrictConfig(BaseModel):
                 joined[key] = max(old, new)
         return self.model_copy(update=joined)
 
-    def _merge_with(self, saved: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:
-        """Return the saved settings, with the values that these have for changeable keys, after comparing all others.
+    def _with_changes_of(self, of_command: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:
+        """Return these saved settings with a command's values of changeable keys, after comparing all other keys.
 
         Raises:
             SettingMismatch: another key differs.
         """
         keys_to_change = set(changeable)
-        before = saved.model_dump()
+        before = self.model_dump()
         # A key that the user gave is named before one that has its default.
-        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in given_keys):
+        for key, value in sorted(of_command.model_dump().items(), key=lambda pair: pair[0] not in given_keys):
             if key in keys_to_change or _with_plain_paths(before[key]) == _with_plain_paths(value):
                 continue
-            if not self.has_same_content(key, out):
+            if not of_command.has_same_content(key, out):
                 default = "" if key in given_keys else " (default)"
                 hint = ""
-                if arguments := saved.resume_arguments(out):
+                if arguments := self.resume_arguments(out):
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{out} was started with {key}={before[key]!r}"
                 problem = f"{started}, this command has {key}={value!r}{default}."
                 raise SettingMismatch(problem, hint, key, before[key])
             keys_to_change.add(key)
-        return saved.model_copy(update={key: getattr(self, key) for key in keys_to_change})
+        return self.model_copy(update={key: getattr(of_command, key) for key in keys_to_change})
 
     def resume_arguments(self, out: Path) -> str:
         """Return the arguments that suffice to resume the run in `out`, whose saved settings these are; "" for none."""

@@ -106,7 +106,7 @@ def _resume_settings(run: RunFolder, config: C, file: str) -> C:
         saved = config.load_to_resume(run, file)
         moved = _find_moved_models(run, saved.models, config.models)
         saved = saved.model_copy(update={"models": [moved.get(model, model) for model in saved.models]})
-        config = config.resume(run, file, saved=saved)
+        config = config.merge_with_saved(run, file, saved=saved)
         run.check_present_files()
     config.check_names()
     return config

@@ -81,7 +81,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         has_results = run.finished_step(RESULTS_STEP) is not None
         if has_results:
-            config = config.resume(run, SETTINGS_FILE)
+            config = config.merge_with_saved(run, SETTINGS_FILE)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)

@@ -45,7 +45,7 @@ def save_or_compare_settings(config: StrictConfig, run: RunFolder, settings_file
         ValueError: the results are of other settings, or the settings file is damaged.
     """
     if run.finished_step(RESULTS_STEP) is not None:
-        config.resume(run, settings_file)
+        config.merge_with_saved(run, settings_file)
         return
     if leftovers := run.listed_files():
         run.remove(*leftovers)

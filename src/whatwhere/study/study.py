@@ -80,7 +80,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     """
     is_resumed = STUDY_SETTINGS in run.listed_files()  # a listed file that is missing is refused, not written anew
     if is_resumed:
-        config = config.resume(run, STUDY_SETTINGS, saved=_load_saved_settings(run, config))
+        config = config.merge_with_saved(run, STUDY_SETTINGS, saved=_load_saved_settings(run, config))
     else:
         config = config.save_in(run, STUDY_SETTINGS)  # at once, as windows take long: a kill leaves settings to resume
     event = "study resumed" if is_resumed else "study"
@@ -145,7 +145,7 @@ def _load_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
     for name in config.models:
         if name not in saved.models:
             config.pretraining(name).check()
-    _check_finished(run, model_count=len(models_of(saved)))
+    _check_files_of_complete_study(run, model_count=len(models_of(saved)))
     return saved
 
 
@@ -221,7 +221,7 @@ def complete_study(study: Study) -> Path:
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.admit_workers()
     _log_lost_models(study)
     jobs = _jobs_left(study, steps, at_once)
-    # Of a finished training only the measurements may be missing or damaged.
+    # False where jobs only measure finished trainings again; the page then keeps the `at_once` of the trainings.
     trains_models = not all(is_finished(study.run.path / job.args[0].model.folder) for job in jobs)
     results = StudyResults(study, records, steps, at_once, trains_models=trains_models)
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
@@ -273,11 +273,10 @@ def records_without_model(study: Study) -> list[Record]:
     return records
 
 
-def _check_finished(run: RunFolder, model_count: int) -> None:
-    """Refuse changed files of a study whose page shows all its models.
+def _check_files_of_complete_study(run: RunFolder, model_count: int) -> None:
+    """Refuse changed files of a study if its page shows all its models; of another study, their steps run again.
 
-    A missing file passes: its step runs again. Of a study with fewer models on its page changed files pass, too: their
-    steps run again.
+    A missing file passes: its step runs again.
     """
     results = run.finished_step(RESULTS_STEP)
     if results is not None and len(results["inputs"]["models"]) >= model_count:

@@ -72,7 +72,9 @@ class StudyConfig(StudyKeys, CorpusConfig, ConfigWithScheme):
             )
         for name, variant in self.variants.items():
             if name in PRESETS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
-                raise ValueError(f"variants: a name has letters, digits and . _ + - and is no preset's; got {name!r}.")
+                raise ValueError(
+                    f"variants: a name has letters, digits and . _ + - and is no preset's; got {name!r}. Rename it."
+                )
             if not isinstance(variant, dict) or str(variant.get("preset")) not in PRESETS:
                 raise ValueError(f"variants.{name} must say its preset, for example {{preset: dstg}}; got {variant!r}.")
         if unknown := sorted(set(self.widths) - set(self.models)):
@@ -190,7 +192,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise ValueError(f"Two corpora are named {twice[0]!r}. Give each a name of its own: --corpus NAME=TEXT.")
         if misfits := [d for d in (*self.dims, *self.ranks) if d < 1]:
-            raise ValueError(f"dims and ranks must be at least 1; got {misfits[0]}.")
+            raise ValueError(f"dims and ranks count columns, at least 1; got {misfits[0]}. Leave it out, or give more.")
         if self.width % min(64, self.width) or self.width % 2:
             raise ValueError(
                 f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example "

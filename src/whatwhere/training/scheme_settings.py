@@ -94,13 +94,15 @@ class ConfigWithScheme(SchemeKeys):
         run.write(name, {**self.model_dump(mode="json"), "scheme": SCHEME})
         return self._with_copy_of(run)
 
-    def resume(self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None) -> Self:
+    def merge_with_saved(
+        self, run: RunFolder, name: str, *, changeable: Iterable[str] = (), saved: Self | None = None
+    ) -> Self:
         """Return the settings with which a command goes on in a run; they name the run's copy of the scheme.
 
         A run that has a scheme refuses another text (`check_same_scheme`). A command that gives none is refused as the
         saved settings are read (`load_saved`): the user must give a scheme to each process that runs it.
         """
-        return super().resume(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
+        return super().merge_with_saved(run, name, changeable=changeable, saved=saved)._with_copy_of(run)
 
     def resume_arguments(self, out: Path) -> str:
         """Return the arguments that suffice to resume a run, with its scheme: a folder alone runs no code."""

@@ -66,7 +66,7 @@ def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: I
         config.save_in(run, name)
     process_group.wait_for_everyone()
     # The file is there for every process: saved by an earlier command, or by the main process above.
-    resumed = config.resume(run, name, changeable=changeable)
+    resumed = config.merge_with_saved(run, name, changeable=changeable)
     process_group.wait_for_everyone()  # before the main process writes again
     return resumed
 
