@@ -121,7 +121,10 @@ def theta_records(model: Any, windows: ChosenWindows, context: RecordContext) ->
     words = np.flatnonzero(windows.regular[0])
     cls = np.flatnonzero(windows.input_ids[0] == model.config.cls_token_id)
     if not len(cls) or len(words) < 2:
-        raise ValueError(f"θ needs a window that begins with [CLS]; got {len(cls)} of it and {len(words)} tokens.")
+        raise ValueError(
+            f"θ needs a window that begins with [CLS]; got {len(cls)} of it and {len(words)} other tokens. Give a "
+            "longer window, with [CLS]."
+        )
     ids, positions = rows_on(device_of(model), np.arange(1), windows.input_ids, windows.position_ids)
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
     v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
@@ -155,7 +158,8 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
     n = len(scores) if scores.ndim else 0
     if scores.shape != (n, n) or n < 3:
         raise ValueError(
-            f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}."
+            f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}. Give "
+            "a longer window."
         )
     check_finite(scores, "A matrix of content-free scores")
     weights = softmax(scores, axis=1)

@@ -42,7 +42,8 @@ class RepeatedDocuments(Source):
     def __init__(self, documents: int = 4000, sentences: int = 3, seed: int = 0):
         if documents < 1 or sentences < 1:
             raise ValueError(
-                f"synthetic:repeat needs at least one document and one sentence, got {documents} and {sentences}."
+                f"synthetic:repeat needs at least one document and one sentence, got {documents} and {sentences}. "
+                "Give more."
             )
         self.count = documents
         self.sentences = sentences

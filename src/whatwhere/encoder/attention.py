@@ -83,9 +83,10 @@ class AttentionInputs:
         in its segment.
     term_positions: (b, n), the position of each token, for pair terms; one row (1, n) where all examples are known to
         have the same, so that terms of positions are computed once. No pair term reads it with `bilevel`.
-    distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
-        `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. It is
-        always the distance with pair terms, beside which no configuration has a relative bias.
+    distance_or_bucket: the distance of each pair, position of the key minus the query's; with `bilevel` the number of
+        the key's segment minus the query's; for a bias with `buckets` (T5) the bucket of the distance. (b, n, n), or
+        (2n - 1,) where positions are consecutive; None if unused. Pair terms read distances: no configuration has them
+        beside a bias with buckets.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     cos_sin: cos and sin (b, 1, n, rotated_width) of the rotation, or None; for xPos times ζ^(position / s).
     cos_sin_over_decay: for xPos cos and sin divided by ζ^(position / s), else None. A query takes `cos_sin`, an earlier

@@ -55,7 +55,7 @@ def rank(values: np.ndarray) -> Ranking:
     """
     models, seeds = values.shape
     if min(models, seeds) < 2:
-        raise ValueError(f"A ranking needs two models and two seeds; there are {models} and {seeds}.")
+        raise ValueError(f"A ranking needs two models and two seeds; there are {models} and {seeds}. Add some.")
     means = values.mean(axis=1)
     residuals = values - means[:, None] - values.mean(axis=0) + values.mean()
     freedom = (models - 1) * (seeds - 1)

@@ -128,7 +128,7 @@ def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[st
     seeds = settings.get("seeds") or 1
     for key, value, type_, expected in (("models", models, list, "a list"), ("seeds", seeds, int, "a whole number")):
         if not isinstance(value, type_):
-            raise ValueError(f"{path}: {key} must be {expected}; got {str(value)[:60]}.")
+            raise ValueError(f"{path}: {key} must be {expected}; got {str(value)[:60]}. Use a complete copy.")
     count = sum(training["state"] == "finished" for training in trainings)
     results = run.finished_step(RESULTS_STEP)
     is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
@@ -181,7 +181,7 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
     logged_step = int(last.get("step") or 0)
     steps = settings.get("steps")
     if not isinstance(steps, int | None):
-        raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
+        raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}. Use a complete copy.")
     is_done = is_finished(folder)
     checkpoint = newest_step(folder)
     state = "running" if writer else "stopped"

@@ -136,13 +136,13 @@ class Trainer(TrainingSetup):
         """Make this process's micro-batches for the step with number `index`, from 0.
 
         All processes together read the same rows, whatever the number of processes and of micro-batches. A micro-batch
-        is tensors (micro_batch_rows, ...) by name, as `make_micro_batch` gives them.
+        is tensors (rows_per_process, ...) by name, as `make_micro_batch` gives them.
         """
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
         first_micro_step = index * self.config.accumulate
         return [
-            make_micro_batch(first_micro_step + i, self.micro_batch_rows * world, rank, world)
+            make_micro_batch(first_micro_step + i, self.rows_per_process * world, rank, world)
             for i in range(self.config.accumulate)
         ]
 

@@ -93,7 +93,9 @@ class Muon(torch.optim.Optimizer):
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.ndim != 2 or sum(rows) != p.shape[0]:
                     shapes = f"a parameter {tuple(p.shape)} with rows {tuple(rows)}"
-                    raise ValueError(f"Muon takes matrices stacked by rows; got {shapes}.")
+                    raise ValueError(
+                        f"Muon takes matrices stacked by rows; got {shapes}. Leave other parameters to AdamW."
+                    )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]

@@ -19,7 +19,7 @@ from .sharding import gather_model, shard
 from .training_keys import LoopConfig
 
 MicroBatch = dict[str, Tensor]  # rows of one process
-# (micro_step, rows of all processes, rank, world) -> this process's rows; micro_step counts micro-batches from 0 on.
+# (micro_step, rows_of_all_processes, rank, world) -> rows of this process; micro_step counts micro-batches from 0 on.
 MicroBatchFunction = Callable[[int, int, int, int], MicroBatch]
 
 
@@ -38,7 +38,7 @@ def rows_of_micro_batch(config: LoopConfig, processes: int) -> int:
     if rest:
         raise ValueError(
             f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
-            f"processes={processes}, accumulate={config.accumulate}."
+            f"processes={processes}, accumulate={config.accumulate}. Change one of them."
         )
     return rows
 
@@ -53,7 +53,7 @@ class TrainingSetup:
         is_sharded: whether each process keeps one shard of the model (`sharding=full`).
         optimizers: optimizers of all parameters of the model.
         steps: optimizer steps of the whole training.
-        micro_batch_rows: rows of a micro-batch in this process; a step accumulates one or more micro-batches.
+        rows_per_process: rows of a micro-batch in each process; a step accumulates one or more micro-batches.
     """
 
     def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
@@ -73,7 +73,7 @@ class TrainingSetup:
         self.steps = steps
         self.accelerator = _make_accelerator(config, out)
         world = self.accelerator.num_processes
-        self.micro_batch_rows = rows_of_micro_batch(config, world)
+        self.rows_per_process = rows_of_micro_batch(config, world)
 
         model.set_attn_implementation(config.backend)
         model.to(self.accelerator.device)
