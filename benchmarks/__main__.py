@@ -152,7 +152,8 @@ def main(words: list[str]) -> None:
     settings = Settings(given.scale, given.corpus, given.tokenizer, given.document, given.field)
     for name in (n for n in PARTS if n in given.only.split(",")):
         print(f"{name}: {(PARTS[name].__doc__ or '').splitlines()[0]}", flush=True)
-        began, load = time.perf_counter(), os.getloadavg()[0]
+        began = time.perf_counter()
+        load = os.getloadavg()[0]
         results = PARTS[name](settings)
         done[name] = {
             "command": command(words),

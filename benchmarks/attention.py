@@ -71,7 +71,8 @@ def positional(settings: Settings) -> Results:
         runs: dict[str, Callable[[], object]] = {name: _forward(model, ids) for name, model in models.items()}
         times = alternate(runs | {"correlation": _correlation(models["tupe-a"], ids)}, settings.repeats)
         timed = {name: figure(name, values) for name, values in times.items()}
-        shape, note = f"{size}, n = {n}, b = {b}, {PRECISION}", "forward only, no gradients"
+        shape = f"{size}, n = {n}, b = {b}, {PRECISION}"
+        note = "forward only, no gradients"
         what = "TUPE's positional correlation / forward pass of tupe-a"
         results.rows.append(row(what, shape, timed["correlation"], timed["tupe-a"], at_most=0.05, note=note))
         for name in ("tupe-a", "tupe-r"):
@@ -89,7 +90,8 @@ def _forward(model: ww.Encoder, ids: torch.Tensor) -> Callable[[], object]:
 
 
 def _correlation(model: ww.Encoder, ids: torch.Tensor) -> Callable[[], object]:
-    positions, cls = torch.arange(ids.shape[1], device=DEVICE)[None], ids == model.config.cls_token_id
+    positions = torch.arange(ids.shape[1], device=DEVICE)[None]
+    cls = ids == model.config.cls_token_id
     assert model.untied is not None
     untied = model.untied
 

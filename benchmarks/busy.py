@@ -41,7 +41,8 @@ while os.getppid() == parent:  # it ends with the benchmark, however that ends
     for _ in range(10**6):
         pass
 """
-IDLE, BUSY = "nothing begun beside", "a core kept busy"
+IDLE = "nothing begun beside"
+BUSY = "a core kept busy"
 
 
 def busy(settings: Settings) -> Results:

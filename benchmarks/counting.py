@@ -23,8 +23,11 @@ from .packing import Beginning
 from .timing import Results, Settings, alternate, figure, row
 from .windows import CHARACTERS, MOST_REPEATS, cpu
 
-LENGTH, WIDTH, GROUPS = 128, 768, 32
-AT_LEAST, AT_MOST = 20.0, 1.2
+LENGTH = 128
+WIDTH = 768
+GROUPS = 32
+AT_LEAST = 20.0
+AT_MOST = 1.2
 
 
 def counts(settings: Settings) -> Results:
@@ -87,7 +90,8 @@ def memory(windows: WindowSet, shape: str) -> dict:
 
 def text_of(windows: WindowSet, special: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """ids and positions (t,) of all tokens of the text."""
-    ids, positions = [], []
+    ids = []
+    positions = []
     for found, _, starts in windows.shards():
         ordinary = ~np.isin(found, special)
         before = np.concatenate([[0], np.cumsum(ordinary)])

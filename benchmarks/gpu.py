@@ -133,7 +133,8 @@ def speed(models: Sequence[str], lengths: Sequence[int], tiny: bool) -> tuple[li
             cells = [(name, backend) for backend in ("sdpa", "flex_attention", "eager")] + (
                 [(peer, "sdpa")] if peer else []
             )
-            base = work = None
+            base = None
+            work = None
             for label, backend in cells:
                 torch.cuda.empty_cache()
                 try:
@@ -153,7 +154,8 @@ def speed(models: Sequence[str], lengths: Sequence[int], tiny: bool) -> tuple[li
                     show(lines, f"| {n} | {label} | {backend} | **failed**: {first_line(error)} | | | |")
                     continue
                 base = base or seconds
-                share, rate = rows * work / seconds / best, rows * n / seconds
+                share = rows * work / seconds / best
+                rate = rows * n / seconds
                 figures = f"{rate:,.0f} | {memory / 2**30:.2f} | {share:.2f} | {seconds / base:.2f}"
                 show(lines, f"| {n} | {label} | {backend} | {figures} |")
                 records.append(Record("gpu", label, f"tokens_per_second.{name}.{backend}.{n}", rate, unit="tokens/s"))

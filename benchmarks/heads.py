@@ -19,7 +19,8 @@ SHAPES = {"full": (4, 512), "quick": (2, 512), "micro": (2, 16)}
 def documents(count: int, n: int, vocab: int) -> ChosenWindows:
     """Random documents: [CLS] first, [SEP] last."""
     ids = np.random.default_rng(0).integers(5, vocab, (count, n))
-    ids[:, 0], ids[:, -1] = 2, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
     return ChosenWindows(ids, np.tile(np.arange(n), (count, 1)), None, (ids != 2) & (ids != 3), {})
 
 

@@ -67,13 +67,15 @@ def operations(model: Any, ids: torch.Tensor) -> int:
 def texts(vocab: int, b: int, n: int) -> torch.Tensor:
     """Ids (b, n) between [CLS] and [SEP], nothing padded."""
     ids = torch.randint(5, vocab, (b, n), generator=torch.Generator().manual_seed(0))
-    ids[:, 0], ids[:, -1] = 2, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
     return ids
 
 
 def inference(settings: Settings) -> Results:
     """Each of ours against its peer, eager; then dstg and its peer as exported graphs."""
-    results, vocab = Results(), VOCAB[settings.scale]
+    results = Results()
+    vocab = VOCAB[settings.scale]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -105,7 +107,8 @@ def _against(
         ids = texts(vocab, b, n)
         said = operations(own, ids) / operations(other, ids)
         times = _times({name: partial(own, ids), title: partial(other, ids)}, settings)
-        what, shape = f"forward pass, {name} / {title}", f"{size}, n = {n}, b = {b}"
+        what = f"forward pass, {name} / {title}"
+        shape = f"{size}, n = {n}, b = {b}"
         note = f"operations {said:.2f}"
         first, second = (figure(each, times[each]) for each in (name, title))
         results.rows.append(row(what, shape, first, second, at_most=round(OVER * said, 2), note=note))
@@ -148,5 +151,6 @@ def _exported(size: str, shapes: list[tuple[int, int]], vocab: int, settings: Se
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

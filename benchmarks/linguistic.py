@@ -28,8 +28,10 @@ from .windows import cpu
 CLASSES = {"full": (2, 2, 2, 5, 10, 17, 33), "quick": (2, 17), "micro": (2, 3)}
 ROWS = {"full": 10_000, "quick": 4000, "micro": 120}
 SENTENCES = {"full": 200, "quick": 100, "micro": 6}
-SEEDS, EVERY = 5, 15
-FASTER, LIKELIHOODS_FASTER = 10.0, 5.0
+SEEDS = 5
+EVERY = 15
+FASTER = 10.0
+LIKELIHOODS_FASTER = 5.0
 
 
 def sentences(settings: Settings) -> Iterator[str]:
@@ -43,14 +45,17 @@ def sentences(settings: Settings) -> Iterator[str]:
 def linguistic(settings: Settings) -> Results:
     """All probes of a task at once against scikit-learn, and likelihoods in batches against one mask at a time."""
     results = Results()
-    model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
+    model = open_model("reference", "masked").model
+    tokenizer = load_tokenizer(ww.reference())
     _probes(results, settings, model, tokenizer)
     _likelihoods(results, settings, model, tokenizer)
     return results
 
 
 def _probes(results: Results, settings: Settings, model, tokenizer) -> None:
-    texts, words, slots = [], [], []
+    texts = []
+    words = []
+    slots = []
     for text in itertools.islice(sentences(settings), ROWS[settings.scale]):
         at = 0
         for word in text.split(" "):
@@ -66,7 +71,8 @@ def _probes(results: Results, settings: Settings, model, tokenizer) -> None:
     cut = len(slots) * 4 // 5
     columns = np.stack(list(parts_of(model.config).values()))
     common = [word for word, _ in Counter(words).most_common(max(CLASSES[settings.scale]))]
-    rng, tasks = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    tasks = []
     for number, classes in enumerate(CLASSES[settings.scale]):  # which of the commonest words comes next, or another
         of = {word: i + 1 for i, word in enumerate(common[number : number + classes - 1])}
         labels = np.array([of.get(word, 0) for word in [*words[1:], ""]])

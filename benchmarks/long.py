@@ -43,7 +43,8 @@ def measure(preset: str, size: str, n: int, threads: int) -> tuple[int, float]:
     torch.set_num_threads(threads)
     model = build(preset, size, n)
     ids = torch.randint(5, WORDS, (1, n))
-    ids[:, 0], ids[:, -1] = 2, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
     with torch.inference_mode():
         model(ids[:, :64])
         before = psutil.Process().memory_info().rss
@@ -57,7 +58,8 @@ def measure(preset: str, size: str, n: int, threads: int) -> tuple[int, float]:
 def long(settings: Settings) -> Results:
     """Memory and time of each preset over the lengths, and at the longest against BERT."""
     results = Results()
-    size, lengths = "tiny" if settings.scale == "micro" else "paper", LENGTHS[settings.scale]
+    size = "tiny" if settings.scale == "micro" else "paper"
+    lengths = LENGTHS[settings.scale]
     names = (*(PRESETS if settings.scale != "micro" else PRESETS[:1]), PEER)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])

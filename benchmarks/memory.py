@@ -58,7 +58,8 @@ class Point:
             parameter.grad = torch.zeros_like(parameter)  # there before the pass, as the weights are
         ids = torch.randint(5, 100, (self.b, self.n))
         ids.scatter_(1, torch.randint(1, self.n - 1, (self.b, 1)), 3)  # a [SEP] at a place of its own in each row
-        ids[:, 0], ids[:, -1] = 2, 3
+        ids[:, 0] = 2
+        ids[:, -1] = 3
         streams = tuple(torch.randn(self.b, self.n, d, requires_grad=True) for d in config.stream_sizes)
 
         def forward() -> torch.Tensor:
@@ -86,7 +87,9 @@ def measure(point: Point, threads: int) -> dict[str, int]:
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     span = next(e for e in events if e.get("name") == "whole forward" and "dur" in e)
-    now = held = peak = 0
+    now = 0
+    held = 0
+    peak = 0
     for event in sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"]):
         now += event["args"]["Bytes"]
         peak = max(peak, now)
@@ -99,7 +102,8 @@ def exponent(lengths: list[int], values: list[int]) -> float:
     """Slope of log bytes over log n at the three longest rows."""
     x = [math.log(n) for n in lengths[-3:]]
     y = [math.log(max(value, 1)) for value in values[-3:]]
-    middle, height = sum(x) / len(x), sum(y) / len(y)
+    middle = sum(x) / len(x)
+    height = sum(y) / len(y)
     return sum((a - middle) * (b - height) for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 
 
@@ -118,7 +122,8 @@ def curve(
     made: dict[str, Any] = {"module": module, "preset": preset, "backend": backend, "size": size, "n": lengths}
     made |= {key: [p[key] for p in points] for key in ("held", "peak", "resident")}
     made |= {f"exponent_{key}": exponent(lengths, made[key]) for key in ("held", "peak")}
-    heads, n = points[-1]["heads"], lengths[-1]
+    heads = points[-1]["heads"]
+    n = lengths[-1]
     made["maps_peak"] = maps(n, heads, *made["peak"][-2:])
     made["maps_held"] = maps(n, heads, *made["held"][-2:])
     if backend != "eager":  # eager holds maps for each example by definition

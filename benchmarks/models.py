@@ -29,7 +29,8 @@ def masked_batch(vocab: int, b: int, n: int, padded: bool = False) -> dict[str, 
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(5, vocab, (b, n), generator=generator)
     ids.scatter_(1, torch.randint(1, n - 1, (b, 1), generator=generator), 3)
-    ids[:, 0], ids[:, -1] = 2, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
     chosen = torch.rand(b, n, generator=generator) < MASKED
     chosen[:, 1] = True
     batch = {"input_ids": ids}

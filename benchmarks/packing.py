@@ -25,7 +25,9 @@ class Beginning(Source):
     """The first documents of a source, about as many characters."""
 
     def __init__(self, source: Source, characters: int) -> None:
-        self.source, self.characters, self.name = source, characters, f"{source.name}, {characters} characters"
+        self.source = source
+        self.characters = characters
+        self.name = f"{source.name}, {characters} characters"
 
     def documents(self) -> Iterator[str]:
         left = self.characters
@@ -45,7 +47,8 @@ def packing(settings: Settings) -> Results:
     source = Beginning(settings.source(), CHARACTERS[settings.scale])
     tokenizer = load_tokenizer(settings.tokenizer) if settings.tokenizer else train_tokenizer(source)
     names = ("dstg", "ap") if settings.scale != "micro" else ("dstg",)
-    b, steps = BATCH[settings.scale], STEPS[settings.scale]
+    b = BATCH[settings.scale]
+    steps = STEPS[settings.scale]
     with tempfile.TemporaryDirectory() as folder:
         batches = {}
         for join in JOINS:

@@ -270,7 +270,11 @@ def page(whole: dict[str, Any]) -> str:
 
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-WIDTH, HEIGHT, LEFT, TOP, GAP = 360, 300, 60, 40, 70
+WIDTH = 360
+HEIGHT = 300
+LEFT = 60
+TOP = 40
+GAP = 70
 
 
 def memory_picture(curves: list[dict[str, Any]]) -> str:
@@ -279,8 +283,10 @@ def memory_picture(curves: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(c["preset"] for c in curves))
     lengths = sorted({n for c in curves for n in c["n"]})
     peaks = [value for c in curves for value in c["peak"]]
-    low, high = math.floor(math.log10(min(peaks))), math.ceil(math.log10(max(peaks)))
-    first, last = math.log2(lengths[0]), math.log2(lengths[-1])
+    low = math.floor(math.log10(min(peaks)))
+    high = math.ceil(math.log10(max(peaks)))
+    first = math.log2(lengths[0])
+    last = math.log2(lengths[-1])
     total = LEFT + len(modules) * (WIDTH + GAP) + 60
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {HEIGHT + 100}" font-family="sans-serif" '

@@ -80,7 +80,8 @@ def peer(
         for target, y in documents.targets.items():
             rows = documents.regular & ~np.isnan(y)
             for split, test in enumerate(split_documents(np.arange(len(documents)), SPLITS)):
-                fit, tested = rows & ~test[:, None], rows & test[:, None]
+                fit = rows & ~test[:, None]
+                tested = rows & test[:, None]
                 for part, columns in parts.items():
                     ridge = Ridge(alpha=1.0).fit(x[fit][:, columns], y[fit])
                     found[f"r2.{target}", part, layer, split] = r2_score(

@@ -19,7 +19,8 @@ from .timing import Results, Settings, alternate, figure, row
 MODELS = ("dstg", "ap", "rp", "rope")  # of `make demo`
 BEFORE = 16  # windows of a batch at commit 76189aa
 TOKENS = {"full": 131_072, "quick": 32_768, "micro": 64}  # that each model is trained on in a round
-LENGTH, VOCAB = {"full": 128, "quick": 128, "micro": 16}, 4096
+LENGTH = {"full": 128, "quick": 128, "micro": 16}
+VOCAB = 4096
 
 
 def study(settings: Settings) -> Results:
@@ -30,7 +31,9 @@ def study(settings: Settings) -> Results:
     each.
     """
     results = Results()
-    n, tokens, cores = LENGTH[settings.scale], TOKENS[settings.scale], torch.get_num_threads()
+    n = LENGTH[settings.scale]
+    tokens = TOKENS[settings.scale]
+    cores = torch.get_num_threads()
     batch_size = PretrainConfig.load(None, [], steps=1).batch_size if settings.scale != "micro" else 2
     before = BEFORE if settings.scale != "micro" else 2
     with ExitStack() as stack:
@@ -50,7 +53,8 @@ def study(settings: Settings) -> Results:
                 each.result()
             return time.perf_counter() - began
 
-        one, several = workers(1, cores, before), workers(min(cores, len(MODELS)), 1, batch_size)
+        one = workers(1, cores, before)
+        several = workers(min(cores, len(MODELS)), 1, batch_size)
         times = alternate({"one": one, "several": several}, settings.repeats, measure=seconds)
     first = figure(f"{', '.join(MODELS)} in turn, {cores} threads, batch {before}", times["one"])
     second = figure(f"{min(cores, len(MODELS))} at once, a thread each, batch {batch_size}", times["several"])

@@ -45,7 +45,9 @@ class Batches(Dataset[dict[str, torch.Tensor]]):
     """Batches of the steps, each of them one item of a dataset."""
 
     def __init__(self, data: LabelledBatches, rows: int, steps: int) -> None:
-        self.data, self.rows, self.steps = data, rows, steps
+        self.data = data
+        self.rows = rows
+        self.steps = steps
 
     def __len__(self) -> int:
         return self.steps
@@ -105,9 +107,11 @@ def transformers_seconds(steps: int, config: LoopConfig, half: bool, threads: in
 
 def tuning(settings: Settings) -> Results:
     """Fine-tuning `reference`, whatwhere / plain loop and transformers' Trainer, a step of 16 pairs."""
-    steps, setting = STEPS[settings.scale], RECIPES["short"].settings[0]
+    steps = STEPS[settings.scale]
+    setting = RECIPES["short"].settings[0]
     data = batches_of_pairs()
-    ours, plain = classifier(), classifier()
+    ours = classifier()
+    plain = classifier()
     trainer = Trainer(ours, loop_config(ours, setting, RECIPES["short"], steps, len(data), 0), steps)
     config = trainer.config
     optimizer = torch.optim.AdamW(plain.parameters(), config.learning_rate, config.betas, config.epsilon)

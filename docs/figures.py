@@ -46,7 +46,8 @@ PLOTS = {  # file -> records, figure of the page of these records
     "length-loss": (LONG, "length-loss"),
     "length-gain": (LONG, "length-gain"),
 }
-WIDTH, ROW = 760, 26  # pixels
+WIDTH = 760  # pixels
+ROW = 26
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 INK = PALETTES["light"]
 HOURS = {"1 hour": 1, "1 day": 24, "1 month": 730, "1 year": 8766, "100 years": 876600}
@@ -204,7 +205,8 @@ def lighter(text: str, name: str) -> str:
 
 def grid(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[tuple[str, str]]], first: int = 130) -> str:
     """Rows of cells (words, palette name) as SVG; an empty name leaves a cell blank."""
-    wide, head = (WIDTH - first) / len(columns), 74
+    wide = (WIDTH - first) / len(columns)
+    head = 74
     height = head + ROW * len(rows) + 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="{FONT}" '
@@ -281,7 +283,8 @@ def reliability() -> str:
 
 def chips(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str], str]]) -> str:
     """Rows of words, boxes with names, and words, each with a head, as SVG."""
-    starts, height = (10, 200, 520), 74 + 40 * len(rows)
+    starts = (10, 200, 520)
+    height = 74 + 40 * len(rows)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="{FONT}" '
         f'font-size="14" fill="{INK["text"]}">',
@@ -290,7 +293,8 @@ def chips(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[s
         *(f'<text x="{x}" y="58" fill="{INK["muted"]}">{escape(w)}</text>' for x, w in zip(starts, heads, strict=True)),
     ]
     for i, (left, names, right) in enumerate(rows):
-        y, x = 92 + 40 * i, starts[1]
+        y = 92 + 40 * i
+        x = starts[1]
         parts += [f'<text x="{at}" y="{y}">{escape(words)}</text>' for at, words in ((10, left), (starts[2], right))]
         for name in names:
             wide = 8.5 * len(name) + 14

@@ -100,7 +100,10 @@ def compare(model: Any, made: Path, windows: Windows, config: PretrainConfig) ->
     """Held-out loss of both models on the same masked tokens, and how far a logit moves."""
     stored = AutoModelForMaskedLM.from_pretrained(made).eval()
     assert stored.dtype == torch.float32, stored.dtype
-    losses, labels, moved, seen = [0.0, 0.0], 0, 0.0, 0
+    losses = [0.0, 0.0]
+    labels = 0
+    moved = 0.0
+    seen = 0
     for batch in make_batches(config, windows, "held_out", model.config).in_order(config.batch_size, limit=WINDOWS):
         both = [m(**batch) for m in (model, stored)]
         count = int((batch["labels"] != -100).sum())

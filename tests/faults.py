@@ -109,7 +109,9 @@ def points(work: Work, mode: str, folder: Path, every: int | None = None, first:
 
 def _struck(point: Point, out: Path, folder: Path) -> Done:
     """Struck before a change, and the same command again until it ends well."""
-    work, mode, told = point.work, point.mode, list[str]()
+    work = point.work
+    mode = point.mode
+    told = list[str]()
     work.begin(out)
     status, printed = work.run(out, int(point.at), mode)
     got = {"points": 1, "ended as they should": _ended_well(mode, status, printed)}
@@ -120,7 +122,8 @@ def _struck(point: Point, out: Path, folder: Path) -> Done:
         if second or changes(more) >= again:
             got["twice"] = 1
             got["ended as they should"] &= _ended_well(mode, second, more)
-            status, printed = second, more
+            status = second
+            printed = more
     if not got["ended as they should"]:
         told.append(f"status {status}: {printed[-600:]}")
     status, printed = work.run(out)
@@ -143,7 +146,8 @@ def _ended_well(mode: str, status: int, printed: str) -> bool:
 
 def _at_random(point: Point, out: Path, folder: Path) -> Done:
     """kill -9 of a running command at random moments, up to three times, then its end."""
-    work, draw = point.work, point.draw()
+    work = point.work
+    draw = point.draw()
     work.begin(out)
     for _ in range(draw.randrange(1, 4)):
         process = work.start(out)
@@ -163,7 +167,9 @@ def _at_random(point: Point, out: Path, folder: Path) -> Done:
 def _damaged(point: Point, out: Path, folder: Path) -> Done:
     """A bit flipped in a file of a run that was killed at two thirds, or the file gone: the same command or else
     `verify` names it, or its folder, and the rest is as if nobody had touched it, or all is."""
-    work, killed, name = point.work, point.work.place(folder, "killed"), Path(point.at)
+    work = point.work
+    killed = point.work.place(folder, "killed")
+    name = Path(point.at)
     work.begin(out, killed)
     if point.mode == "flipped":
         _flip(out / name, point.draw())
@@ -200,11 +206,12 @@ def _flip(path: Path, draw: random.Random) -> None:
 def _flips(point: Point, out: Path, folder: Path) -> Done:
     """A flipped bit in a file of a finished run, three times, and the file gone if it has a hash: `verify` names it."""
     point.work.begin(out, point.work.place(folder))
-    path, draw, told, got = out / point.at, point.draw(), list[str](), Counter[str]()
-    before, hashed = (
-        path.read_bytes(),
-        [each.parent / name for each in out.rglob(MANIFEST) for name in names(each)],
-    )
+    path = out / point.at
+    draw = point.draw()
+    told = list[str]()
+    got = Counter[str]()
+    before = path.read_bytes()
+    hashed = [each.parent / name for each in out.rglob(MANIFEST) for name in names(each)]
     for _ in range(3):
         _flip(path, draw)
         noticed = any(str(path) in line or path.name == MANIFEST for line in verify(out)[1]) or _unreadable(path)
@@ -272,13 +279,18 @@ def put(page: str, name: str, table: Callable[[str], str]) -> str:
 
 def tally(chosen: Sequence[Point], folder: Path, pool: Executor) -> tuple[dict[str, Counter[str]], list[str]]:
     """Counts by work of points that are done at once, and what is not as it should be; says how far they are."""
-    began, said, cost = time.monotonic(), 0.0, 0.0
-    found, wrong, total = dict[str, Counter[str]](), list[str](), sum(point.cost() for point in chosen)
+    began = time.monotonic()
+    said = 0.0
+    cost = 0.0
+    found = dict[str, Counter[str]]()
+    wrong = list[str]()
+    total = sum(point.cost() for point in chosen)
     waiting = {
         pool.submit(point.done, folder): point for point in sorted(chosen, key=Point.cost, reverse=True)
     }  # the long ones first, so that the end is not one of them alone
     for number, future in enumerate(as_completed(waiting), 1):
-        point, (got, told) = waiting[future], future.result()
+        point = waiting[future]
+        (got, told) = future.result()
         found.setdefault(point.work.name, Counter()).update(got)
         for line in told:
             _say(line)
@@ -333,7 +345,8 @@ def main() -> None:
     parser.add_argument("--works", help="pretrain, study, windows ..., with commas: the names in the table")
     given = parser.parse_args()
     modes = given.only.split(",") if given.only else [*MODES, "random", *DAMAGE, "flip", "malformed"]
-    page, found = "" if given.out is None else given.out.read_text("utf-8"), {}
+    page = "" if given.out is None else given.out.read_text("utf-8")
+    found = {}
     with tempfile.TemporaryDirectory() as name, workers() as pool:
         folder = Path(name)
         cases = pool.submit(malformed, folder) if "malformed" in modes else None

@@ -26,10 +26,12 @@ def flipped(data: bytes, draw: random.Random) -> bytes:
 def test_flipped_bits_of_records_are_noticed(tmp_path):
     """A flipped bit of records is noticed or without effect."""
     # 461 of 600 gave other numbers, silently, before pages had checksums.
-    path, draw = tmp_path / "records.parquet", random.Random(0)
+    path = tmp_path / "records.parquet"
+    draw = random.Random(0)
     made = [Record("s", f"m{i % 3}", "loss", draw.random(), seed=i, step=i * 10, n=7) for i in range(300)]
     write_records(path, made)
-    whole, noticed = path.read_bytes(), 0
+    whole = path.read_bytes()
+    noticed = 0
     assert read_records(path) == made
     for _ in range(400):
         path.write_bytes(flipped(whole, draw))
@@ -74,7 +76,8 @@ def test_flipped_bits_of_study_files_are_noticed(tmp_path):
     for name in run.listed_files():
         whole = (study / name).read_bytes()
         (study / name).write_bytes(flipped(whole, draw))
-        shown, checked = whatwhere("report", str(study)), whatwhere("verify", str(study), "--json")
+        shown = whatwhere("report", str(study))
+        checked = whatwhere("verify", str(study), "--json")
         for done in (shown, checked):
             assert done.returncode == 2 and "not as" in done.stderr and done.stderr.count("\n") == 1, (name, done)
         assert name in shown.stderr and name in json.loads(checked.stdout)["problems"][0]
@@ -86,7 +89,8 @@ def test_flipped_bits_of_models_are_noticed(tmp_path):
     """A flipped bit of a model is noticed by the verbs that open it."""
     import whatwhere as ww
 
-    model, draw = tmp_path / "model", random.Random(2)
+    model = tmp_path / "model"
+    draw = random.Random(2)
     shutil.copytree(ww.reference(), model)
     (model / MANIFEST).unlink(missing_ok=True)
     run = RunFolder.at(model)

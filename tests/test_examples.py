@@ -109,7 +109,8 @@ def test_finished_study_needs_the_original_file_no_more(run):
 
 @pytest.mark.long
 def test_the_same_scheme_in_another_place_is_the_runs(run, tmp_path):
-    copy, model = tmp_path / "copy.py", run / "s/models/kerple/seed-0"
+    copy = tmp_path / "copy.py"
+    model = run / "s/models/kerple/seed-0"
     shutil.copy(run / "mine.py", copy)
     before = (model / "model.safetensors").read_bytes()
     for words in (("study", "--config", str(run / "s/study.yaml"), "--out", str(run / "s")), ("pretrain",)):
@@ -138,7 +139,8 @@ def test_a_changed_scheme_is_refused_on_resume(run):
 
 @pytest.mark.long
 def test_model_of_an_own_scheme_says_what_it_needs(run):
-    model, corpus = run / "s/models/kerple/seed-0", run / "s/corpus"
+    model = run / "s/models/kerple/seed-0"
+    corpus = run / "s/corpus"
     line = one_line(whatwhere("probe", str(model), "--corpus", str(corpus)))
     assert "got 'kerple'" in line and f"--scheme {model / 'own_scheme.py'}" in line
     assert "got 'kerple'" in one_line(whatwhere("explain", str(model)))

@@ -40,7 +40,8 @@ def test_each_format_is_read_back(tmp_path):
 
 def test_a_file_is_flushed_before_its_rename(tmp_path, monkeypatch):
     """A file is on the disk before it has its name."""
-    path, calls = tmp_path / "x", []
+    path = tmp_path / "x"
+    calls = []
     monkeypatch.setattr(os, "fsync", lambda number: calls.append(("fsync", os.fstat(number).st_size, path.exists())))
     write_text(path, "four")
     assert calls.pop(0) == ("fsync", 4, False) and calls.pop()[2] and not calls  # the file, then its folder

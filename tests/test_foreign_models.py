@@ -43,7 +43,8 @@ def refused(*arguments):
 @pytest.mark.parametrize("kind", KINDS)
 def test_verbs_use_the_models_own_tokenizer(kind, place, tmp_path):
     """Heads probe and attention read text by the models own tokenizer."""
-    model, corpus = place / kind, ("--corpus", place / "my-texts", "--windows", "10")
+    model = place / kind
+    corpus = ("--corpus", place / "my-texts", "--windows", "10")
     found = done("heads", model, *corpus, "--out", tmp_path / "heads")
     looks = [r for r in found["records"] if r["metric"] == "attention.previous"]
     assert found["windows"] == 10 and found["tokens"] == 32 and {r["layer"] for r in looks} == {1, 2}

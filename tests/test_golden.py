@@ -35,6 +35,7 @@ def test_no_page_part_or_verdict_has_moved(now: Parts) -> None:
 
 
 def test_a_digest_tells_numbers_apart_up_to_five_digits() -> None:
-    same, other = {"x": [1.000001, np.float64(2)]}, {"x": [1.0001, np.float64(2)]}
+    same = {"x": [1.000001, np.float64(2)]}
+    other = {"x": [1.0001, np.float64(2)]}
     assert golden.digest(golden.canonical(same)) == golden.digest(golden.canonical({"x": (1.0, 2.0)}))
     assert golden.digest(golden.canonical(other)) != golden.digest(golden.canonical(same))

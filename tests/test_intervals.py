@@ -47,7 +47,8 @@ def test_one_value_has_no_interval():
 def test_corrected_interval_covers_where_the_plain_one_does_not():
     """The mean of 100 documents, estimated by five overlapping fifths: the true mean is 0."""
     rng = np.random.default_rng(0)
-    plain = corrected = 0
+    plain = 0
+    corrected = 0
     for _ in range(400):
         documents = rng.normal(size=100)
         values = [rng.permutation(documents)[:20].mean() for _ in range(5)]
@@ -58,11 +59,11 @@ def test_corrected_interval_covers_where_the_plain_one_does_not():
 
 def test_share_interval_is_wilsons():
     # Wilson 1927 written out for 700 of 872, the size of SST-2's dev set; z = 1.959964.
-    p, n, z = 700 / 872, 872, stats.norm.ppf(0.975)
-    middle, half = (
-        (p + z**2 / (2 * n)) / (1 + z**2 / n),
-        z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)),
-    )
+    p = 700 / 872
+    n = 872
+    z = stats.norm.ppf(0.975)
+    middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     assert share_interval(700, 872) == pytest.approx((middle - half, middle + half))
     low, high = share_interval(0, 10)
     assert low == 0 and 0 < high < 0.3

@@ -100,7 +100,8 @@ def test_imports_run_downwards_only():
 
 def check_imports(path):
     """Every import of a file is of a part further down, written relative."""
-    text, inside = path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).parts[:-1]
+    text = path.read_text(encoding="utf-8")
+    inside = path.relative_to(PACKAGE).parts[:-1]
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     for module, late in imports(text, inside):
         other = module[0] if module else "__init__"
@@ -298,7 +299,8 @@ EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sor
 
 def test_every_file_says_first_what_it_is():
     for path in EVERY:
-        text, name = path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))
+        text = path.read_text(encoding="utf-8")
+        name = str(path.relative_to(ROOT))
         docstring = ast.get_docstring(tree_of(text))
         assert docstring and len(docstring.splitlines()[0]) > 20, f"{name} needs an opening docstring"
         assert text.lstrip().startswith('"""'), f"{name}: the docstring comes first"

@@ -206,7 +206,8 @@ CRANFIELD = {
     "retrieval/cranfield/cran.qry": ".I 1\n.W\nwhat\n",
     "retrieval/cranfield/cranqrel": "1 1 2\n",
 }
-NEWS, FILMS = "clustering/20newsgroups.jsonl", "sentence-classification/MR"
+NEWS = "clustering/20newsgroups.jsonl"
+FILMS = "sentence-classification/MR"
 
 
 def of_glue(task):

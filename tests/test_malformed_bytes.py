@@ -109,7 +109,8 @@ READERS = {
 @st.composite
 def mutations(draw, data: bytes) -> bytes:
     """Data with a byte flipped, its end cut off, a piece twice, or bytes put in; or other bytes alone."""
-    kind, at = draw(st.integers(0, 4)), draw(st.integers(0, len(data) - 1))
+    kind = draw(st.integers(0, 4))
+    at = draw(st.integers(0, len(data) - 1))
     if kind == 0:
         return data[:at] + bytes([data[at] ^ draw(st.integers(1, 255))]) + data[at + 1 :]
     if kind == 1:
@@ -225,7 +226,8 @@ def folders(tmp_path_factory) -> Path:
 @given(data=st.data())
 def test_mutated_folder_files_are_read_or_refused(folders, name, data):
     """Mutations of a file of a folder are read or refused by its name."""
-    folder, path = folders / name.partition("/")[0], folders / name
+    folder = folders / name.partition("/")[0]
+    path = folders / name
     whole = path.read_bytes()
     try:
         path.write_bytes(data.draw(mutations(whole)))

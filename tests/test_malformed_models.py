@@ -166,7 +166,9 @@ def test_pickles_are_not_read(model):
 @pytest.mark.long
 def test_model_code_runs_only_when_named(model, tmp_path):
     """Code in the folder of a model runs only where it is named."""
-    ran, text, out = tmp_path / "ran", put(tmp_path, "text.txt", sentences(60)), tmp_path / "out"
+    ran = tmp_path / "ran"
+    text = put(tmp_path, "text.txt", sentences(60))
+    out = tmp_path / "out"
     data = str(tasks(tmp_path / "tasks"))
 
     def plant(folder: Path) -> None:

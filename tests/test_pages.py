@@ -177,7 +177,8 @@ def eight_machines(code: str) -> str:
 @pytest.mark.parametrize("page", ALL)
 def test_every_code_block_is_run_or_checked(page):
     """Every block is run or held to what it is about."""
-    text, found = (ROOT / page).read_text("utf-8"), blocks(page)
+    text = (ROOT / page).read_text("utf-8")
+    found = blocks(page)
     kinds = [kind for kind in re.findall(r"^ *```(\w*)", text, flags=re.M) if kind]
     assert sorted(kind for kind in kinds if kind != "text") == sorted(kind for kind, *_ in found)
     if page in (*PAGES, *HELD):
@@ -262,7 +263,8 @@ def test_every_option_that_a_page_writes_exists(page):
 
 def exists(words: list[str]) -> bool:
     """Whether the program has the verb and each option of a command."""
-    command, rest = program(), list(words)
+    command = program()
+    rest = list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest.pop(0)]
     if hasattr(command, "commands"):

@@ -36,7 +36,8 @@ def test_two_models_are_placed_by_the_paired_t_test(gap):
 def test_places_are_those_of_least_squares(seed):
     """The error of a difference is the one of a regression on models and seeds, pair by pair in float64."""
     rng = np.random.default_rng(seed)
-    models, seeds = 5, 3
+    models = 5
+    seeds = 3
     values = rng.normal(size=(models, 1)) * 0.3 + rng.normal(size=seeds) + 0.05 * rng.normal(size=(models, seeds))
     rows = [(m, s) for m in range(models) for s in range(seeds)]
     design = np.array([[*np.eye(models)[m], *np.eye(seeds)[s][1:]] for m, s in rows])

@@ -65,7 +65,8 @@ def test_several_seeds_give_the_student_interval_between_seeds():
 def test_intervals_hold_seeds_and_documents():
     """Seeds and documents are both in the interval where both are known."""
     seeds = [r2(v, seed=i, low=v - 0.2, high=v + 0.2) for i, v in enumerate((0.5, 0.6, 0.55))]
-    both, alone = summary(seeds), summary([r2(v, seed=i) for i, v in enumerate((0.5, 0.6, 0.55))])
+    both = summary(seeds)
+    alone = summary([r2(v, seed=i) for i, v in enumerate((0.5, 0.6, 0.55))])
     assert both.over == "seeds and documents" and both.low < alone.low and both.high > alone.high
     splits = summary([r2(0.5 + 0.1 * s + 0.02 * i, seed=s, index=i) for s in range(3) for i in range(5)])
     assert splits.over == "seeds and splits"
@@ -89,7 +90,8 @@ def test_four_seeds_are_not_few():
 
 
 def test_ranges_follow_arithmetic():
-    share, other = Point.of([[0.2], [0.9]], span=UNIT), Point.of([[0.3], [0.1]], span=UNIT)
+    share = Point.of([[0.2], [0.9]], span=UNIT)
+    other = Point.of([[0.3], [0.1]], span=UNIT)
     loss = Point.of([[3.0], [3.1]])
     assert (share - other).span == (-1, 1) and (share + other).span == (0, 2) and (-share).span == (-1, 0)
     assert (1 - share).span == UNIT and (100 * share).span == (0, 100) and (share / other).span == (0, np.inf)
@@ -158,7 +160,8 @@ def test_seeds_of_other_splits_use_their_own_values():
 def test_a_difference_is_paired_by_seed_and_split():
     rng = np.random.default_rng(0)
     common = rng.standard_normal((1, 5))
-    a, b = Point.of(common + 1 + 0.01 * rng.standard_normal((1, 5))), Point.of(common)
+    a = Point.of(common + 1 + 0.01 * rng.standard_normal((1, 5)))
+    b = Point.of(common)
     assert (a - b).interval == pytest.approx(split_interval((a.at - b.at)[0])) and (a - b).low > 0.9
     seeds = Point.of(rng.standard_normal((3, 5)))
     assert (seeds - 2 * seeds).interval == pytest.approx(hierarchical(-seeds.at, documents=500))
@@ -199,7 +202,8 @@ def test_errors_of_other_rows_are_independent():
 
 
 def test_what_cannot_be_paired_is_taken_as_independent():
-    seeds, other = Point.of([[1.0], [1.2], [1.4]]), Point.between(0.5, 0.4, 0.6)
+    seeds = Point.of([[1.0], [1.2], [1.4]])
+    other = Point.between(0.5, 0.4, 0.6)
     low, high = (seeds - other).interval
     assert low == pytest.approx(0.7 - np.hypot(1.2 - seeds.low, 0.1)) and high == pytest.approx(
         0.7 + np.hypot(seeds.high - 1.2, 0.1)
@@ -269,6 +273,7 @@ def test_curves_average_the_rows_of_finite_values():
 
 
 def test_curves_have_running_sums_and_a_highest():
-    a, b = curve(np.array([0.5, 0.3, 0.2]), (1, 2, 3)), curve(np.array([0.4, 0.6]), (3, 0))
+    a = curve(np.array([0.5, 0.3, 0.2]), (1, 2, 3))
+    b = curve(np.array([0.4, 0.6]), (3, 0))
     assert values(running_sums(a)) == pytest.approx(dict(enumerate(np.cumsum([0.5, 0.3, 0.2]), 1)))
     assert values(highest([a, b])) == {0: 0.6, 1: 0.5, 2: 0.3, 3: 0.4} and list(highest([a, b])) == [0, 1, 2, 3]

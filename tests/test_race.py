@@ -111,7 +111,9 @@ def test_text_is_large_enough_and_inside(race):
     _, _, width, height = map(float, root.get("viewBox").split())
     assert float(root.get("font-size")) >= 14
     for text in root.iter(f"{SVG}text"):
-        x, y, length = float(text.get("x")), float(text.get("y")), 7.2 * len(text.text)
+        x = float(text.get("x"))
+        y = float(text.get("y"))
+        length = 7.2 * len(text.text)
         start = x - {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor"), 0.0) * length
         assert (
             float(text.get("font-size", 14)) >= 14 and 0 < y < height and start > -2 and start + length <= width + 8

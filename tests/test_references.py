@@ -237,7 +237,8 @@ def test_records_of_another_version_are_left_out_and_said(folder, small_run):
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "no corpus", "no JSON"])
 def test_a_damaged_reference_is_left_out_and_said(folder, small_run, damage):
-    records, facts = folder / "made-tiny.parquet", folder / "made-tiny.json"
+    records = folder / "made-tiny.parquet"
+    facts = folder / "made-tiny.json"
     if damage == "cut":
         records.write_bytes(records.read_bytes()[:-100])
     elif damage == "gone":

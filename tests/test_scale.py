@@ -80,10 +80,12 @@ def test_every_mark_stands_where_its_value_is(scale):
     places = [scale.measured("tiny, random start", made_up(t), "dstg") for t in tokens]
     svg = scale.picture(places)
     found = marks(svg)
-    left, top = scale.LEFT + scale.WIDTH + scale.GAP_X, scale.TOP  # of the second panel
+    left = scale.LEFT + scale.WIDTH + scale.GAP_X  # of the second panel
+    top = scale.TOP
     for t in tokens:
         share = (math.log(t) - math.log(tokens[0])) / (math.log(tokens[-1]) - math.log(tokens[0]))
-        x, y = left + 36 + (scale.WIDTH - 72) * share, top + scale.HEIGHT * 0.4
+        x = left + 36 + (scale.WIDTH - 72) * share
+        y = top + scale.HEIGHT * 0.4
         low, high = made_up(t).point("pca.top2", "dstg").interval
         title = f"tiny, random start, {t / 1e6:.3g}M tokens: 0.60 [{low:.2f}, {high:.2f}]"
         assert found[title] == pytest.approx((x, y), abs=0.11)
@@ -110,7 +112,9 @@ def test_text_is_large_enough_and_inside(scale):
     root = ET.fromstring(scale.picture([scale.measured(line, made_up(1e7), "dstg") for line in lines]))
     _, _, width, height = map(float, root.get("viewBox").split())
     for text in root.iter(f"{SVG}text"):
-        x, y, length = float(text.get("x")), float(text.get("y")), 7.2 * len(text.text)
+        x = float(text.get("x"))
+        y = float(text.get("y"))
+        length = 7.2 * len(text.text)
         start = x - {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor"), 0.0) * length
         assert float(text.get("font-size", 14)) >= 14 and 0 < y < height, text.text
         assert start > -2 and start + length <= width + 8, text.text

@@ -9,6 +9,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/whatwhere"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted(Path(__file__).parent.rglob("test_*.py"))
+ROOT = Path(__file__).parents[1]
+# Code outside the package.
+OTHERS = sorted(path for room in ("tests", "examples", "benchmarks", "docs") for path in (ROOT / room).rglob("*.py"))
 NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who", "Is", "Are", "One", "For"}
 # Folders whose decorators take a docstring as words of a page: a claim and its rule, what a figure draws.
 SHOWN = ("claims", "report/figures")
@@ -171,6 +174,11 @@ def test_what_packs_is_seen():
 def test_a_line_holds_one_statement():
     found = {path: [node for kind in ONE_STATEMENT for node in kind(tree)] for path, tree in trees().items()}
     assert [f"{name_of(path)}:{node.lineno}" for path, nodes in found.items() for node in nodes] == []
+
+
+def test_code_outside_the_package_packs_no_assignments():
+    found = {path: packed(ast.parse(path.read_text(encoding="utf-8"))) for path in OTHERS}
+    assert [f"{path}:{node.lineno}" for path, nodes in found.items() for node in nodes] == []
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun():

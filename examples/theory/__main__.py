@@ -34,7 +34,9 @@ from whatwhere.geometry import (
     violations_of_distances,
 )
 
-VOCABULARY, ROWS, SUPPORT = 4096, 6400, 500
+VOCABULARY = 4096
+ROWS = 6400
+SUPPORT = 500
 Build = Callable[..., ww.EncoderForMaskedLM]
 
 
@@ -51,7 +53,8 @@ def encoder(name: str, **fields) -> ww.EncoderForMaskedLM:
 
 def theorem_1(build: Build, heads: np.ndarray) -> None:
     print("Theorem 1: an encoder without positions follows every permutation")
-    model, ids = build("nope").double(), torch.from_numpy(heads[:4])
+    model = build("nope").double()
+    ids = torch.from_numpy(heads[:4])
     orders = [torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(s)) for s in range(50)]
     orders = [order for order in orders if (order[order] != torch.arange(len(order))).any()]
     gaps = np.array([measured.permutation_gaps(model, ids, order) for order in orders])
@@ -76,7 +79,8 @@ def hypothesis_2(build: Build, heads: np.ndarray, p: np.ndarray, dist: np.ndarra
     """Prints, and returns b of the text's positions, (n, d)."""
     model = build("ap")
     print("(A2): |b_i - b_j| ≤ C_b · d_H, with the gradient of a real encoder")
-    pairs, text = np.triu_indices(len(dist), 1), slice(1, 1 + len(dist))
+    pairs = np.triu_indices(len(dist), 1)
+    text = slice(1, 1 + len(dist))
     found = measured.forcing(model, measured.masked_rows(heads, model.config))
     b = found.b[text]
     ratios = dynamics.forcing_ratios(b, dist)
@@ -162,7 +166,8 @@ def flow_and_bound(dist: np.ndarray, b: np.ndarray) -> None:
     random = hellinger(draw.dirichlet(np.ones(5), size=8))
     pairs = np.triu_indices(8, 1)
     for unit in (1.0, 0.01):
-        alpha, force = dynamics.exponential_kernel(random, height=unit), np.full((8, 1), unit)
+        alpha = dynamics.exponential_kernel(random, height=unit)
+        force = np.full((8, 1), unit)
         done = dynamics.flow(alpha, force)
         gaps = cdist(done.fixed_point, done.fixed_point)[pairs]
         printed, proof = (
@@ -231,11 +236,14 @@ def lemma_16(build: Build, heads: np.ndarray, p: np.ndarray) -> None:
     weights = [inequalities.expected_attention(p, first.E, M, first.d_k, heads[:32]) for M in first.M]
     cases = [inequalities.attention_bound(p, first.E, M, first.d_k, w) for M, w in zip(first.M, weights, strict=True)]
     say("(ii) expected weights, worst head", max(c.used() for c in cases), max(c.used("sharp") for c in cases))
-    E, q = np.array([[1.0], [-1.0], [2.0], [-2.0]]), np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0, 0, 0.5, 0.5]])
+    E = np.array([[1.0], [-1.0], [2.0], [-2.0]])
+    q = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0, 0, 0.5, 0.5]])
     expected = inequalities.expected_attention(q, E, np.eye(1), 1, np.array(list(product([0, 1], [2, 3], [2, 3]))))
     case = inequalities.attention_bound(q, E, np.eye(1), 1, expected)
     say("(ii) tokens ±1, ±2 whose means vanish: left, right", case.left[0, 1], case.printed[0, 1])
-    draw, values, errors = np.random.default_rng(0), first.E[heads[0]] @ first.W_V[0], []
+    draw = np.random.default_rng(0)
+    values = first.E[heads[0]] @ first.W_V[0]
+    errors = []
     for _ in range(100):
         exact, printed = inequalities.score_gradient(
             values, draw.dirichlet(np.ones(len(values))), draw.normal(size=values.shape[1])
@@ -247,7 +255,8 @@ def lemma_16(build: Build, heads: np.ndarray, p: np.ndarray) -> None:
 def proposition_1(n: int = 128) -> None:
     print(f"TUPE proposition 1, n = {n}, and its two families of biases")
     b = np.random.default_rng(0).normal(size=2 * n - 1)
-    found, matrix = toeplitz.factor(b), toeplitz.toeplitz_matrix(b)
+    found = toeplitz.factor(b)
+    matrix = toeplitz.toeplitz_matrix(b)
     say("largest error of G·D·G* with 1/√(2n)", np.abs(found.matrix() - matrix).max())
     printed = toeplitz.ToeplitzFactor(found.G / np.sqrt(2 * n), found.d).matrix().real
     say("G as printed, 1/(2n): factor by which it is too small", np.linalg.norm(matrix) / np.linalg.norm(printed))

@@ -113,7 +113,8 @@ def forcing_ratios(b: np.ndarray, dist: np.ndarray) -> np.ndarray:
     """
     b, dist = np.asarray(b, dtype=np.float64), np.asarray(dist, dtype=np.float64)
     pairs = np.triu_indices(len(b), 1)
-    difference, d = cdist(b, b)[pairs], dist[pairs]
+    difference = cdist(b, b)[pairs]
+    d = dist[pairs]
     ratios = np.divide(difference, d, out=np.full(len(d), np.inf), where=d > 0)
     return np.where(difference == 0, 0.0, ratios)
 

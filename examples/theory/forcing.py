@@ -68,7 +68,8 @@ def permutation_gaps(model: Any, input_ids: Tensor, order: Tensor) -> tuple[floa
     training = body.training
     body.eval()
     with torch.inference_mode():
-        plain, permuted = body(input_ids).last_hidden_state, body(input_ids[:, order]).last_hidden_state
+        plain = body(input_ids).last_hidden_state
+        permuted = body(input_ids[:, order]).last_hidden_state
     body.train(training)
     size = plain.abs().max()
     return float((permuted - plain[:, order]).abs().max() / size), float(
@@ -131,7 +132,8 @@ def _expected_gradient(
     training = model.training
     model.eval()
     sums = np.zeros((2, *parameter.shape))
-    counts, loss_sum = [0, 0], 0.0
+    counts = [0, 0]
+    loss_sum = 0.0
     try:
         for number, batch in enumerate(batches):
             inputs = {name: value.to(parameter.device) for name, value in batch.items()}
@@ -170,7 +172,8 @@ def first_attention(model: Any) -> FirstAttention:
     Raises:
         ValueError: two streams, or BERT's block, whose biases have no place in the paper's score.
     """
-    config, body = model.config, getattr(model, "base_model", model)
+    config = model.config
+    body = getattr(model, "base_model", model)
     if config.position_size or config.block != "neobert" or config.rotation != "none":
         raise ValueError(
             f"Lemma 16 is about one stream with scores x·M·xᵀ. Got position_size={config.position_size}, "
@@ -259,6 +262,7 @@ def copied_token_batches(tokens: int, n: int, config: Any, batch_size: int = 512
 def _framed(rows: np.ndarray, masked: np.ndarray, config: Any) -> Batch:
     frame = [(0, 0), (1, 1)]
     inputs = np.pad(np.where(masked, config.mask_token_id, rows), frame)
-    inputs[:, 0], inputs[:, -1] = config.cls_token_id, config.sep_token_id
+    inputs[:, 0] = config.cls_token_id
+    inputs[:, -1] = config.sep_token_id
     labels = np.pad(np.where(masked, rows, IGNORED), frame, constant_values=IGNORED)
     return {"input_ids": torch.from_numpy(inputs), "labels": torch.from_numpy(labels)}

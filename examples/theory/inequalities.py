@@ -29,7 +29,8 @@ class Inequality:
         """The largest left/right over all pairs: above 1 if the inequality fails, inf if some right side is 0 and the
         left is not."""
         pairs = ~np.eye(len(self.left), dtype=bool)
-        left, bound = self.left[pairs], getattr(self, right)[pairs]
+        left = self.left[pairs]
+        bound = getattr(self, right)[pairs]
         decided = np.isfinite(left) & (bound > 0)
         return float(np.divide(left, bound, out=np.where(left > 0, np.inf, 0.0), where=decided).max())
 
@@ -55,13 +56,15 @@ def kl_step_share(divergences: np.ndarray) -> float:
         divergences: (n, n) as `kl_divergences` gives them.
     """
     n = len(divergences)
-    failing = counted = 0
+    failing = 0
+    counted = 0
     for k in range(n):
         to = divergences[:, k]
         finite = np.isfinite(to)
         good = finite[:, None] & finite[None, :] & np.isfinite(divergences)
         np.fill_diagonal(good, False)
-        good[k] = good[:, k] = False
+        good[k] = False
+        good[:, k] = False
         gap = np.abs(np.where(finite, to, 0.0)[:, None] - np.where(finite, to, 0.0)[None, :])
         failing += int(np.sum((gap > divergences * (1 + 1e-12)) & good))
         counted += int(good.sum())
@@ -90,7 +93,8 @@ def mean_embedding_bound(p: Rows, E: np.ndarray) -> Inequality:
     """
     p, E = _dense(p), _embedding(p, E)
     mean = p @ E
-    largest, dist = float(np.linalg.norm(E, axis=1).max()), hellinger(p)
+    largest = float(np.linalg.norm(E, axis=1).max())
+    dist = hellinger(p)
     return Inequality(cdist(mean, mean), largest * np.sqrt(2 * p.shape[1]) * dist, 2 * largest * dist)
 
 
@@ -110,8 +114,10 @@ def attention_bound(p: Rows, E: np.ndarray, M: np.ndarray, d_k: int, weights: np
         the proof's.
     """
     p, E = _dense(p), _embedding(p, E)
-    mean, dist = p @ E, hellinger(p)
-    largest, norm = float(np.linalg.norm(mean, axis=1).max()), float(np.linalg.norm(M, 2))
+    mean = p @ E
+    dist = hellinger(p)
+    largest = float(np.linalg.norm(mean, axis=1).max())
+    norm = float(np.linalg.norm(M, 2))
     score = norm * largest / np.sqrt(d_k)
     sharp = score * np.linalg.norm(E, axis=1).max() * dist if weights is None else dist
     if weights is None:

@@ -23,8 +23,12 @@ def documents(count=6, kind="plain", seed=0):
     """Random windows of 12 tokens: [CLS] ... [SEP] ... [SEP]; `padded` at the end, or `packed` of two documents."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(5, VOCAB, (count, N))
-    ids[:, 0], ids[:, 5], ids[:, -1] = 2, 3, 3
-    positions, numbers, mask = np.tile(np.arange(N), (count, 1)), None, None
+    ids[:, 0] = 2
+    ids[:, 5] = 3
+    ids[:, -1] = 3
+    positions = np.tile(np.arange(N), (count, 1))
+    numbers = None
+    mask = None
     if kind == "packed":
         ids[:, 6] = 2
         numbers = np.tile(np.repeat([0, 1], 6), (count, 1))
@@ -72,7 +76,8 @@ def one(records, kind, part, layer=None, head=None):
 @pytest.mark.parametrize("kind", ["plain", "padded", "packed"])
 @pytest.mark.parametrize("name", ["dstg", "tupe-r", "split", "rope", "ap"])
 def test_the_loss_is_the_models_own(name, kind):
-    model, chosen = build(name), documents(kind=kind)
+    model = build(name)
+    chosen = documents(kind=kind)
     records = run(model, chosen, kinds=["remove"], by=["all"], batch_size=4)
     (loss,) = select(records, metric="ablation.loss", index=None)
     each = [r for r in records if r.metric == "ablation.loss" and r.index is not None]
@@ -89,7 +94,8 @@ def test_the_loss_is_the_models_own(name, kind):
 
 def test_documents_are_paired_whole_and_count_once():
     """Every window was a document: of six windows of three documents the intervals were those of six."""
-    model, chosen = build("dstg"), documents()
+    model = build("dstg")
+    chosen = documents()
     numbers = np.array([5, 5, 5, 5, 8, 9])
     joined = replace(chosen, document_numbers=numbers)
     each = loss_of(model, chosen)
@@ -164,11 +170,9 @@ def zero_words(model):
 )
 @pytest.mark.parametrize("kind", ["plain", "packed"])
 def test_removing_is_editing_the_weights(name, edit, part, layer, head, kind):
-    model, edited, chosen = (
-        build(name, tie_word_embeddings=False),
-        build(name, tie_word_embeddings=False),
-        documents(kind=kind),
-    )
+    model = build(name, tie_word_embeddings=False)
+    edited = build(name, tie_word_embeddings=False)
+    chosen = documents(kind=kind)
     edit(edited)
     rises = loss_of(edited, chosen) - loss_of(model, chosen)
     found = one(
@@ -207,7 +211,8 @@ def with_terms(model, chosen, edit):
 @pytest.mark.parametrize("head", [None, 1])
 def test_means_are_over_documents_that_see_the_key(kind, head):
     """Mean is over the documents in which a query may look at the key."""
-    model, chosen = build("dstg"), documents(kind=kind)
+    model = build("dstg")
+    chosen = documents(kind=kind)
     real = np.ones_like(chosen.input_ids) if chosen.attention_mask is None else chosen.attention_mask
     numbers = np.zeros_like(chosen.input_ids) if chosen.document_ids is None else chosen.document_ids
 
@@ -233,7 +238,8 @@ def test_means_are_over_documents_that_see_the_key(kind, head):
 
 @pytest.mark.parametrize("kind", ["plain", "padded", "packed"])
 def test_shuffle_permutes_rows_and_columns_of_the_words(kind):
-    model, chosen = build("dstg"), documents(kind=kind)
+    model = build("dstg")
+    chosen = documents(kind=kind)
     order = permutations(chosen)
 
     def edit(terms):
@@ -256,8 +262,10 @@ def test_shuffle_permutes_rows_and_columns_of_the_words(kind):
 @pytest.mark.parametrize("kind", ["remove", "mean", "shuffle"])
 @pytest.mark.parametrize("name", ["dstg", "split"])
 def test_streams_are_changed_where_they_enter_a_block(name, kind):
-    model, chosen = build(name), documents(kind="padded")
-    regular, order = torch.from_numpy(chosen.regular), permutations(chosen)
+    model = build(name)
+    chosen = documents(kind="padded")
+    regular = torch.from_numpy(chosen.regular)
+    order = permutations(chosen)
 
     def change(module, given):
         position, semantic = given[0]
@@ -342,7 +350,8 @@ def test_every_part_is_ablated_everywhere(name):
 
 
 def test_batches_change_nothing_but_means():
-    model, chosen = build("dstg"), documents(7)
+    model = build("dstg")
+    chosen = documents(7)
     small, large = (run(model, chosen, kinds=["remove", "shuffle"], batch_size=size) for size in (2, 8))
     assert [r.value for r in small] == pytest.approx([r.value for r in large], rel=1e-9, abs=1e-12)
 
@@ -371,7 +380,8 @@ def test_permutations_move_words_within_their_document():
 
 
 def test_documents_without_words_are_left_out():
-    model, chosen = build("dstg"), documents(5)
+    model = build("dstg")
+    chosen = documents(5)
     chosen.regular[2] = False
     records = run(model, chosen, ["absolute"], kinds=["remove"], by=["all"])
     keep = [0, 1, 3, 4]

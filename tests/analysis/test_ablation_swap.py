@@ -28,7 +28,8 @@ def losses(model, docs, ids, labels):
 def exchanged(docs, i, j, *arrays):
     """The arrays (documents, n) with the entries of the words at positions i and j exchanged, where both are; and where
     that is."""
-    order, moved = np.tile(np.arange(N), (len(docs), 1)), np.zeros((len(docs), N), dtype=bool)
+    order = np.tile(np.arange(N), (len(docs), 1))
+    moved = np.zeros((len(docs), N), dtype=bool)
     for d in range(len(docs)):
         spans = np.zeros(N, dtype=int) if docs.document_ids is None else docs.document_ids[d]
         for span in np.unique(spans):
@@ -53,12 +54,14 @@ def test_pairs_of_each_lag_are_spread_evenly():
 @pytest.mark.parametrize("options", [{}, {"packed": True}, {"padded": True}])
 @pytest.mark.parametrize("name", ["dstg", "ap", "rp", "rope", "tupe-r", "bert-ad", "alibi"])
 def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
-    model, docs = build(name), documents(count=4, n=N, **options)
+    model = build(name)
+    docs = documents(count=4, n=N, **options)
     records = swap_records(model, docs, WHO, pairs=3)
     ids, labels = masked(docs, 0.2, model.config.mask_token_id)
     before = losses(model, docs, ids, labels)
     for lag, pairs in swap_pairs(np.unique(docs.position_ids[docs.regular]), 3).items():
-        rises, hits = {"swapped": [[] for _ in range(4)], "others": [[] for _ in range(4)]}, []
+        rises = {"swapped": [[] for _ in range(4)], "others": [[] for _ in range(4)]}
+        hits = []
         for i, j in pairs:
             *given, moved = exchanged(docs, i, j, ids, labels)
             rise = (
@@ -88,7 +91,8 @@ def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
 @pytest.mark.parametrize("name", ["ap", "sinusoidal", "low-rank", "fourier"])
 def test_two_table_rows_change_places(name):
     """GEOM's theorem 1 reads H2 so; with biases or rotations the rows alone are another thing."""
-    model, docs = build(name), documents(count=12, n=N)
+    model = build(name)
+    docs = documents(count=12, n=N)
     found = select(swap_records(model, docs, WHO, pairs=1), metric="swap.loss", part="swapped")
     table = model.position_table().detach()
     ids, labels = masked(docs, 0.2, model.config.mask_token_id)
@@ -106,7 +110,8 @@ def test_two_table_rows_change_places(name):
 
 
 def test_equal_rows_change_nothing():
-    model, docs = build("ap"), documents(count=4, n=N)
+    model = build("ap")
+    docs = documents(count=4, n=N)
     with torch.no_grad():
         next(model.encoder.position_embeddings.parameters())[:] = model.position_table().detach()[0]
     records = swap_records(model, docs, WHO)

@@ -43,7 +43,8 @@ def fail(*arguments):
 
 def test_readers_share_one_pass():
     """Readers share one pass and what is missing is not done."""
-    model, calls = encoder(), []
+    model = encoder()
+    calls = []
     model.register_forward_hook(lambda *given: calls.append(1))
     told = []
     subject = AnalysisInput(
@@ -71,7 +72,8 @@ def test_groups_of_analyses_join_to_the_whole():
     sizes = {"vocab_size": 40, "num_hidden_layers": 1, "max_position_embeddings": 24}
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", **sizes)).eval()
     inputs = AnalysisInput(ME, model, documents(12), ablation_windows=4)
-    (shared, *others), analyses = split_analyses(inputs, analyses_of(OF_WINDOWS)), analyses_of(OF_WINDOWS)
+    (shared, *others) = split_analyses(inputs, analyses_of(OF_WINDOWS))
+    analyses = analyses_of(OF_WINDOWS)
     assert len(shared) > 3 and all(len(group) == 1 for group in others) and len(others) > 5
     whole = measure(inputs, analyses)
     joined = join_measurements([measure(inputs, group) for group in (shared, *others)], analyses)

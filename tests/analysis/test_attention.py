@@ -59,7 +59,8 @@ def chosen_of(kind):
 )
 def measured(request):
     case, kind = request.param
-    model, chosen = build(case), chosen_of(kind)
+    model = build(case)
+    chosen = chosen_of(kind)
     reader = AttentionScores(model)
     read(model, chosen, [reader], batch_size=2)
     return chosen, naive_weights(terms_of(model, chosen), chosen), reader
@@ -88,7 +89,8 @@ def test_means_are_those_of_the_loops(measured):
 
 def test_profiles_are_means_over_regular_pairs(measured):
     chosen, weights, reader = measured
-    arrays, n = reader.arrays(), chosen.length
+    arrays = reader.arrays()
+    n = chosen.length
     np.testing.assert_array_equal(arrays["lags"], np.arange(1 - n, n))
     for part, w in weights.items():
         for at, lag in enumerate(arrays["lags"]):
@@ -115,7 +117,8 @@ def test_maps_are_means_over_documents(measured):
 
 
 def test_total_is_the_weights_that_the_model_uses():
-    model, chosen = build("dstg"), documents()
+    model = build("dstg")
+    chosen = documents()
     reader = AttentionScores(model)
     read(model, chosen, [reader])
     records, arrays = foreign_scores(model, chosen, WHO)
@@ -129,7 +132,8 @@ def test_total_is_the_weights_that_the_model_uses():
 
 def test_batch_size_changes_no_score():
     """Batches do not matter and terms stay as they are."""
-    model, chosen = build("dstg"), documents(7)
+    model = build("dstg")
+    chosen = documents(7)
     found = []
     for size in (1, 3, 7):
         reader = AttentionScores(model)
@@ -160,7 +164,8 @@ def test_long_texts_are_binned_and_profiles_stop_at_128():
     scores = {"semantic": torch.from_numpy(np.log(raw))}
     reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=2)))
     reader.terms(Batch.of(chosen, np.arange(2), torch.device("cpu")), 0, scores, None)
-    arrays, p = reader.arrays(), raw / raw.sum(-1, keepdims=True)
+    arrays = reader.arrays()
+    p = raw / raw.sum(-1, keepdims=True)
     assert arrays["lags"][0] == -128 and arrays["profile.total"].shape == (1, 2, 257)
     edges = [i * 64 // 150 for i in range(150)]
     expected = np.zeros((2, 64, 64))
@@ -218,7 +223,8 @@ def bert(**fields):
 @pytest.mark.parametrize("kind", ["plain", "inner", "padded"])
 def test_scores_of_foreign_encoders_equal_their_attentions(kind):
     """Means of the weights equal loops over an encoder's attentions; its mode and its backend come back."""
-    model, chosen = bert(attn_implementation="sdpa"), chosen_of(kind)
+    model = bert(attn_implementation="sdpa")
+    chosen = chosen_of(kind)
     model.train()
     records, arrays = foreign_scores(model, chosen, WHO, batch_size=2)
     assert model.training and model.config._attn_implementation == "sdpa"
@@ -312,7 +318,8 @@ def test_a_model_without_weights_is_an_error():
     class Silent(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.config, self.inner = model.config, model
+            self.config = model.config
+            self.inner = model
 
         def forward(self, input_ids, output_attentions=False):
             return type("Out", (), {"attentions": None})
@@ -354,7 +361,8 @@ def test_retrieval_is_copy_weight_minus_place_weight(case):
     """Retrieval is weight on the copy minus weight on its place."""
     model = build(case)
     again, other = repeated_documents(documents(5, n=12))
-    repeated, control = CopyReader(), CopyReader()
+    repeated = CopyReader()
+    control = CopyReader()
     read(model, again, [repeated], batch_size=2)
     read(model, other, [control], batch_size=3)
     found = {(r.metric, r.part, r.layer, r.head): r for r in copy_records(repeated, control, WHO)}
@@ -389,7 +397,8 @@ def test_retrieval_is_copy_weight_minus_place_weight(case):
 
 def test_a_head_that_matches_words_retrieves():
     again, other = repeated_documents(documents(6, n=26, seed=1))
-    repeated, control = CopyReader(), CopyReader()
+    repeated = CopyReader()
+    control = CopyReader()
     for chosen, reader in ((again, repeated), (other, control)):
         ids = torch.from_numpy(chosen.input_ids)
         same = 9.0 * (ids[:, None, :, None] == ids[:, None, None, :]).double()

@@ -34,7 +34,8 @@ class Fixed(torch.nn.Module):
 def documents(count, begin_in=None):
     regular = np.ones((count, N), dtype=bool)
     regular[:, [0, -1]] = False
-    numbers, positions = np.tile(np.arange(count)[:, None], (1, N)), np.tile(np.arange(N), (count, 1))
+    numbers = np.tile(np.arange(count)[:, None], (1, N))
+    positions = np.tile(np.arange(N), (count, 1))
     return ChosenWindows(numbers, positions, None, regular, {}, document_numbers=begin_in)
 
 
@@ -50,7 +51,8 @@ def values(records, **place):
 def test_states_of_a_table_have_its_stress():
     """States that are a table have its stress and the corpus own has none."""
     rng = np.random.default_rng(0)
-    table, own = rng.normal(size=(N, 4)), rng.normal(size=(N, 5))
+    table = rng.normal(size=(N, 4))
+    own = rng.normal(size=(N, 5))
     dist = CorpusDistances(3 * distances(own[1:9]), np.arange(8))
     states = [np.tile(t, (20, 1, 1)) for t in (np.hstack([table, own]), np.hstack([own, table]))]
     records = centre_records(Fixed(states, position_size=4), documents(20), dist, RecordContext("m", 1, "s"))
@@ -66,8 +68,10 @@ def test_states_of_a_table_have_its_stress():
 def test_means_over_uneven_documents_equal_loops():
     """Means over uneven documents and positions are those of loops."""
     rng = np.random.default_rng(1)
-    count, numbers = 24, np.repeat(np.arange(6), 4)
-    states, docs = rng.normal(size=(count, N, 3)) + np.arange(N)[:, None], documents(count, numbers)
+    count = 24
+    numbers = np.repeat(np.arange(6), 4)
+    states = rng.normal(size=(count, N, 3)) + np.arange(N)[:, None]
+    docs = documents(count, numbers)
     docs.regular[rng.random((count, N)) < 0.2] = False
     dist = corpus(rng, skip=(2,))
     (record,) = select(centre_records(Fixed([states]), docs, dist, RecordContext("m")), metric="hidden.stress")

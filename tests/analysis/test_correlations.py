@@ -72,7 +72,8 @@ def foreign(kind):
 def test_the_parts_sum_to_the_scores(case):
     name, _, other = case.partition("/")
     fields = {"": {}, "rope": {"rotation": "rope"}, "bert": {"block": "bert"}, "neobert": {"block": "neobert"}}[other]
-    model, chosen = build(name, **fields), documents(4, n=11, inner=True)
+    model = build(name, **fields)
+    chosen = documents(4, n=11, inner=True)
     ids = torch.from_numpy(chosen.input_ids)
     parts = first_block_correlations(first_block(model), ids)
     assert set(parts) == {*CORRELATIONS, "constant"}
@@ -94,7 +95,8 @@ def test_the_parts_sum_to_the_scores(case):
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_parts_sum_to_bert_attention_weights(kind):
     """The parts give the weights of models built like BERT."""
-    model, chosen = foreign(kind), documents(4, n=11)
+    model = foreign(kind)
+    chosen = documents(4, n=11)
     ids = torch.from_numpy(chosen.input_ids)
     with torch.no_grad():
         expected = model(ids, output_attentions=True).attentions[0]
@@ -107,9 +109,11 @@ def test_parts_sum_to_bert_attention_weights(kind):
 def test_equation_6_written_out_for_rms_norm():
     """word-position of query i and key j: (w_i / r_i · g) W_Q · (p_j / r_j · g) W_K / √d, r the root mean square of w +
     p."""
-    model, chosen = build("ap"), documents(2, n=6)
+    model = build("ap")
+    chosen = documents(2, n=6)
     weights = dict(model.encoder.named_parameters())
-    table, words = model.position_table().detach(), weights["word_embeddings.weight"].detach()
+    table = model.position_table().detach()
+    words = weights["word_embeddings.weight"].detach()
     gain = weights["layers.0.attention_norm.norms.0.weight"].detach()
     project = weights["layers.0.attention.qkv.0.weight"].detach()
     found = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))
@@ -117,14 +121,16 @@ def test_equation_6_written_out_for_rms_norm():
     for b in range(2):
         vectors = {"word": [], "position": []}
         for i in range(6):
-            w, p = words[chosen.input_ids[b, i]], table[i]
+            w = words[chosen.input_ids[b, i]]
+            p = table[i]
             r = math.sqrt(sum(float(x) ** 2 for x in w + p) / 24 + model.config.norm_eps)
             vectors["word"].append(w / r * gain)
             vectors["position"].append(p / r * gain)
         for part in CORRELATIONS:
             left, right = part.split("-")
             for head in range(2):
-                W_Q, W_K = project[head * d : (head + 1) * d], project[24 + head * d : 24 + (head + 1) * d]
+                W_Q = project[head * d : (head + 1) * d]
+                W_K = project[24 + head * d : 24 + (head + 1) * d]
                 for i in range(6):
                     for j in range(6):
                         expected = float((W_Q @ vectors[left][i]) @ (W_K @ vectors[right][j])) / math.sqrt(d)
@@ -132,14 +138,16 @@ def test_equation_6_written_out_for_rms_norm():
 
 
 def test_correlations_equal_equation_6_with_layer_norm():
-    model, chosen = foreign("bert"), documents(2, n=6)
+    model = foreign("bert")
+    chosen = documents(2, n=6)
     e = model.embeddings
     found = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))
     attention = model.encoder.layer[0].attention.self
     for b in range(2):
         vectors = {"word": [], "position": []}
         for i in range(6):
-            w, p = e.word_embeddings.weight[chosen.input_ids[b, i]].detach(), e.position_embeddings.weight[i].detach()
+            w = e.word_embeddings.weight[chosen.input_ids[b, i]].detach()
+            p = e.position_embeddings.weight[i].detach()
             x = w + p + e.token_type_embeddings.weight[0].detach()
             deviation = math.sqrt(float(((x - x.mean()) ** 2).mean()) + e.LayerNorm.eps)
             gain = e.LayerNorm.weight.detach()
@@ -178,10 +186,8 @@ def test_statistics_are_those_of_loops(measured):
             tokens = np.flatnonzero(chosen.regular[b] & first)
             for part in CORRELATIONS:
                 m = [[parts[part][b, head, i, j].item() for j in tokens] for i in tokens]
-                rows, columns = (
-                    [np.mean(row) for row in m],
-                    [np.mean([row[j] for row in m]) for j in range(len(tokens))],
-                )
+                rows = [np.mean(row) for row in m]
+                columns = [np.mean([row[j] for row in m]) for j in range(len(tokens))]
                 of_documents[part].append((np.var(m), np.var(rows), np.var(columns)))
         for part in CORRELATIONS:
             whole = [v[0] for v in of_documents[part]]
@@ -234,7 +240,8 @@ def test_first_block_patterns_need_no_pure_term(measured):
 
 def test_patterns_of_mpnet_see_its_bias():
     """A bias of the distance that prefers the token before gives every head the pattern `previous`."""
-    model, chosen = foreign("mpnet"), documents(3, n=14)
+    model = foreign("mpnet")
+    chosen = documents(3, n=14)
     with torch.no_grad():
         bias = model.encoder.relative_attention_bias.weight
         bias.zero_()
@@ -244,7 +251,8 @@ def test_patterns_of_mpnet_see_its_bias():
 
 
 def test_large_maps_are_means_over_128_bins():
-    model, chosen = build("ap", max_position_embeddings=150), documents(2, n=150)
+    model = build("ap", max_position_embeddings=150)
+    chosen = documents(2, n=150)
     _, arrays = correlation_records(model, chosen, WHO)
     parts = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))
     mean = parts["word-position"].mean(0).numpy()[:, 1:-1, 1:-1]
@@ -256,7 +264,8 @@ def test_large_maps_are_means_over_128_bins():
 
 
 def test_a_position_table_of_zeros_leaves_word_word_alone():
-    model, chosen = build("ap"), documents(3)
+    model = build("ap")
+    chosen = documents(3)
     with torch.no_grad():
         for parameter in model.encoder.position_embeddings.parameters():
             parameter.zero_()

@@ -34,7 +34,8 @@ def neighbours(chosen, b, i):
     [("dstg", "plain"), ("dstg", "padded"), ("dstg", "packed"), ("rp", "inner"), ("rp", "packed"), ("ap", "padded")],
 )
 def test_weights_and_shares_are_those_of_the_loops(case, kind):
-    model, chosen = build(case), documents(4, n=20, **({} if kind == "plain" else {kind: True}))
+    model = build(case)
+    chosen = documents(4, n=20, **({} if kind == "plain" else {kind: True}))
     reader = NeighbourWeights()
     read(model, chosen, [reader], batch_size=3)
     records = reader.records(WHO)
@@ -72,10 +73,12 @@ def test_weights_and_shares_are_those_of_the_loops(case, kind):
 
 def test_head_summaries_follow_from_single_heads():
     """Means over heads the best head and who leads follow from the heads."""
-    model, chosen = build("dstg"), documents(6, n=12)
+    model = build("dstg")
+    chosen = documents(6, n=12)
     reader = NeighbourWeights()
     read(model, chosen, [reader])
-    records, whole = reader.records(WHO), {}
+    records = reader.records(WHO)
+    whole = {}
     for part in ("semantic", "absolute", "relative", TOTAL):
         heads = {
             (r.layer, r.head): r.value
@@ -110,7 +113,8 @@ def test_windows_of_one_document_give_no_interval():
 
 def test_bias_to_previous_token_is_measured_there():
     """A bias that puts all weight on the token before is seen there."""
-    model, chosen = build("rp"), documents(3, n=24)
+    model = build("rp")
+    chosen = documents(3, n=24)
     chosen.regular[:, 1] = False  # the first word has no word before it: neither it nor what looks at it counts
     with torch.no_grad():
         for layer in model.base_model.layers:
@@ -131,7 +135,8 @@ def test_bias_to_previous_token_is_measured_there():
 
 
 def test_short_documents_have_no_far_offsets():
-    reader, chosen = NeighbourWeights(), documents(2, n=6)
+    reader = NeighbourWeights()
+    chosen = documents(2, n=6)
     scores = torch.zeros(1, 3, 6, 6, dtype=torch.float64)
     batch = Batch.of(chosen, np.arange(2), torch.device("cpu"))
     reader.terms(batch, 0, {"relative": scores}, None)
@@ -146,7 +151,8 @@ def test_short_documents_have_no_far_offsets():
 
 
 def test_every_checkpoint_of_a_run_is_read(tmp_path):
-    chosen, models = documents(3, n=12), {0: build("dstg"), 7: build("dstg")}
+    chosen = documents(3, n=12)
+    models = {0: build("dstg"), 7: build("dstg")}
     with torch.no_grad():
         for parameter in models[0].parameters():
             parameter.mul_(0.5)

@@ -8,7 +8,7 @@ from whatwhere.analysis.record_context import count_documents, document_mean, dr
 
 def test_intervals_are_quantiles_of_resampled_means():
     values = np.random.default_rng(0).normal(size=(12, 2, 3))
-    values[3, 0, 1] = values[7, 0, 1] = np.nan
+    values[[3, 7], 0, 1] = np.nan
     mean, low, high = document_mean(values, draws=200)
     counts = draw_documents(12, 200)
     assert counts.shape == (200, 12) and (counts.sum(1) == 12).all()

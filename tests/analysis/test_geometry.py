@@ -100,7 +100,9 @@ def test_intervals_cover_at_their_nominal_rate(draws, covered):
 @pytest.mark.long
 def test_without_any_geometry_nothing_is_left_after_correction():
     # Cut at 0 instead of signed, chance would show 0.36 violations and a mean distance whose interval never reaches 0.
-    means, shares, contained = [], [], 0
+    means = []
+    shares = []
+    contained = 0
     for draw in range(6):
         _, counts = corpus(n=24, drift=0.0, draw=draw)
         plan = Plan(min_support=100, width=64, dims=(), ranks=(1,), splits=4, use_smacof=False)

@@ -56,7 +56,8 @@ def documents(given, copies=1):
 
 def naive(terms, allowed, queries):
     """Eq. 4 written out: (b, h, terms); terms (b or 1, h, n, n), allowed (b, n, n) bool, queries (b, n) bool."""
-    names, b = list(terms), len(queries)
+    names = list(terms)
+    b = len(queries)
     h, n = terms[names[0]].shape[1:3]
 
     def softmax(scores):
@@ -96,7 +97,8 @@ def allowed_of(given):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "fields"), SEVERAL_TERMS)
 def test_kl_is_eq_4(name, fields, kind):
-    model, given = build(name, **fields), inputs(kind)
+    model = build(name, **fields)
+    given = inputs(kind)
     chosen = documents(given)
     reader = HeadTaxonomy(model)
     read(model, chosen, [reader], batch_size=1 if kind == "packed" else 2)
@@ -109,7 +111,8 @@ def test_kl_is_eq_4(name, fields, kind):
 
 
 def test_all_queries_are_all_but_padding():
-    model, given = build("dstg"), inputs("padded")
+    model = build("dstg")
+    given = inputs("padded")
     reader = HeadTaxonomy(model, queries="all")
     read(model, documents(given), [reader])
     terms = model.attention_terms(**given)
@@ -212,7 +215,8 @@ def test_records_are_shares_labels_and_bootstrap_intervals():
 def test_a_label_that_few_documents_decide_is_unstable():
     kl = np.zeros((50, 1, 2, 3))
     kl[:, 0, 0] = [0.9, 0.05, 0.05]
-    kl[:25, 0, 1], kl[25:, 0, 1] = [1.02, 0.0, 0.0], [0.0, 1.0, 0.0]
+    kl[:25, 0, 1] = [1.02, 0.0, 0.0]
+    kl[25:, 0, 1] = [0.0, 1.0, 0.0]
     records = taxonomy(kl).records(RecordContext("m", 0, "s"))
     sure, unsure = select(records, metric="head.label")
     assert sure.part == unsure.part == "absolute"
@@ -257,10 +261,12 @@ def test_one_document_has_no_intervals():
 
 
 def test_a_document_without_words_is_left_out():
-    model, given = build("dstg"), inputs("plain")
+    model = build("dstg")
+    given = inputs("plain")
     ids = given["input_ids"].clone()
     ids[0] = torch.tensor([2, 3, 3, 3, 3, 3, 3])
-    reader, alone = HeadTaxonomy(model), HeadTaxonomy(model)
+    reader = HeadTaxonomy(model)
+    alone = HeadTaxonomy(model)
     read(model, documents({"input_ids": ids}), [reader])
     read(model, documents({"input_ids": ids[1:]}), [alone])
     assert np.isnan(reader.kl[0]).all()

@@ -15,7 +15,9 @@ from whatwhere.analysis.passes import ChosenWindows, read
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
-N, WIDTH, LAYERS = 30, 7, 2
+N = 30
+WIDTH = 7
+LAYERS = 2
 
 
 def documents(count=12, n=N, mean_length=5, seed=0):
@@ -65,12 +67,15 @@ def value(records, metric, layer, part="all"):
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_records_equal_scikit_learn_document_by_document(offset):
-    docs, features = documents(), [f + offset for f in states()]
+    docs = documents()
+    features = [f + offset for f in states()]
     records = maps(features, docs, position_size=3, shuffles=4).records(RecordContext("m", 3, "s"))
     assert {(r.study, r.model, r.seed, r.n) for r in records} == {("s", "m", 3, 12)}
     for part, columns in (("all", slice(0, 7)), ("position", slice(0, 3)), ("semantic", slice(3, 7))):
         for layer, f in enumerate(features):
-            top, separation, null = [], [], []
+            top = []
+            separation = []
+            null = []
             for i in range(len(docs)):
                 x = f[i, docs.regular[i]][:, columns]
                 labels = docs.targets["segment"][i, docs.regular[i]].astype(int)
@@ -88,10 +93,12 @@ def test_records_equal_scikit_learn_document_by_document(offset):
 
 
 def test_separation_is_the_equation_written_out():
-    docs, (x, *_) = documents(count=1), states(count=1)
+    docs = documents(count=1)
+    (x, *_) = states(count=1)
     inside = docs.regular[0]
     x, labels = x[0, inside], docs.targets["segment"][0, inside]
-    between = within = 0.0
+    between = 0.0
+    within = 0.0
     for s in set(labels):
         own = x[labels == s]
         between += len(own) * float(np.sum((own.mean(0) - x.mean(0)) ** 2))
@@ -138,10 +145,12 @@ def test_equal_lengths_have_no_other_order():
 
 
 def test_special_tokens_and_batches_change_nothing():
-    docs, features = documents(), states()
+    docs = documents()
+    features = states()
     spoiled = [f.copy() for f in features]
     for f in spoiled:
-        f[:, 0], f[:, -1] = np.nan, 1e9
+        f[:, 0] = np.nan
+        f[:, -1] = 1e9
     plain, other = (
         maps(f, docs, batch_size=b).records(RecordContext("m", 0, "s")) for f, b in ((features, 12), (spoiled, 1))
     )
@@ -181,7 +190,8 @@ def test_states_that_do_not_vary_have_no_records():
 
 
 def test_arrays_are_the_scores_of_the_first_documents():
-    docs, features = documents(), states()
+    docs = documents()
+    features = states()
     arrays = maps(features, docs, position_size=3, batch_size=3).arrays()
     assert set(arrays) == {"scores.all", "scores.position", "scores.semantic", "segments"}
     assert arrays["segments"].shape == (4, N) and all(a.dtype == np.float32 for a in arrays.values())

@@ -22,7 +22,8 @@ def documents(count, n, mean_length=5, seed=0):
     regular = np.ones((count, n), dtype=bool)
     regular[:, [0, -1]] = False
     segments = np.cumsum(np.random.default_rng(seed).random((count, n)) < 1 / mean_length, axis=1)
-    numbers, positions = np.tile(np.arange(count)[:, None], (1, n)), np.tile(np.arange(n), (count, 1))
+    numbers = np.tile(np.arange(count)[:, None], (1, n))
+    positions = np.tile(np.arange(n), (count, 1))
     return ChosenWindows(numbers, positions, None, regular, {"segment": (segments - segments[:, 1:2]).astype(float)})
 
 
@@ -58,7 +59,8 @@ def uneven(count=40, n=12, seed=0):
 def by_anova(x, positions):
     """η² and ε² of one column from scipy's F: η² = F(k - 1) / (F(k - 1) + N - k)."""
     groups = [x[positions == p] for p in np.unique(positions)]
-    k, n = len(groups), len(x)
+    k = len(groups)
+    n = len(x)
     f = f_oneway(*groups).statistic
     eta = f * (k - 1) / (f * (k - 1) + n - k)
     return eta, 1 - (1 - eta) * (n - 1) / (n - k)
@@ -66,7 +68,8 @@ def by_anova(x, positions):
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_share_of_one_column_is_that_of_scipys_anova(offset):
-    docs, rng = uneven(), np.random.default_rng(1)
+    docs = uneven()
+    rng = np.random.default_rng(1)
     x = rng.normal(size=(40, 12, 1)) + 0.3 * np.arange(12)[:, None] + offset
     (found,) = [r for r in shares([x, x], docs) if r.layer == 1]
     inside = docs.regular
@@ -80,14 +83,17 @@ def test_share_of_one_column_is_that_of_scipys_anova(offset):
 
 def test_part_columns_add_as_sums_of_squares():
     """Columns of a part are added as sums of squares."""
-    docs, rng = uneven(), np.random.default_rng(2)
+    docs = uneven()
+    rng = np.random.default_rng(2)
     x = rng.normal(size=(40, 12, 5)) * [1, 2, 3, 4, 5] + np.sin(np.arange(12))[:, None] * [3, 0, 0, 1, 0]
     records = shares([x], docs, position_size=2)
-    y, at = x[docs.regular], docs.position_ids[docs.regular]
+    y = x[docs.regular]
+    at = docs.position_ids[docs.regular]
     for part, columns in (("all", slice(0, 5)), ("position", slice(0, 2)), ("semantic", slice(2, 5))):
         own = y[:, columns]
         means = np.array([own[at == p].mean(0) for p in at])
-        between, total = ((means - own.mean(0)) ** 2).sum(), ((own - own.mean(0)) ** 2).sum()
+        between = ((means - own.mean(0)) ** 2).sum()
+        total = ((own - own.mean(0)) ** 2).sum()
         (found,) = select(records, part=part)
         assert found.value == pytest.approx(corrected_share(np.bincount(at), between, total))
 
@@ -102,19 +108,22 @@ def test_position_functions_have_all_variance_between_positions():
 
 def test_noise_has_no_share_for_any_group_sizes():
     """Noise has a share of nothing on average whatever the sizes of the groups."""
-    values, raw = [], []
+    values = []
+    raw = []
     for seed in range(60):
         docs = uneven(count=12, n=10, seed=seed)
         (found,) = shares([np.random.default_rng(100 + seed).normal(size=(12, 10, 3)) ** 3], docs)
         values.append(found.value)
-        n, k = docs.regular.sum(), len(np.unique(docs.position_ids[docs.regular]))
+        n = docs.regular.sum()
+        k = len(np.unique(docs.position_ids[docs.regular]))
         raw.append((found.value * (n - k) + k - 1) / (n - 1))
     error = np.std(values) / np.sqrt(60)
     assert abs(np.mean(values)) < 3 * error and np.mean(raw) > 10 * error  # without the correction it is far from 0
 
 
 def test_the_mean_over_all_orders_is_exactly_zero():
-    x, groups = np.array([0.0, 1.0, 5.0, 2.0, 2.5]), np.array([0, 0, 0, 1, 2])
+    x = np.array([0.0, 1.0, 5.0, 2.0, 2.5])
+    groups = np.array([0, 0, 0, 1, 2])
     found = []
     for order in permutations(range(5)):
         y = x[list(order)]
@@ -139,13 +148,15 @@ def test_a_known_share_lies_in_its_interval():
 
 
 def test_documents_are_left_out_whole():
-    docs, rng = documents(64, 20), np.random.default_rng(0)
+    docs = documents(64, 20)
+    rng = np.random.default_rng(0)
     numbers = np.repeat(np.arange(8), 8)
     x = rng.normal(size=(8, 20, 4)).repeat(8, axis=0)  # windows of a document are copies: eight things, not 64
     together = ChosenWindows(
         docs.input_ids, docs.position_ids, None, docs.regular, docs.targets, document_numbers=numbers
     )
-    (alone,), (joined,) = shares([x], docs), shares([x], together)
+    (alone,) = shares([x], docs)
+    (joined,) = shares([x], together)
     assert (
         (alone.n, joined.n) == (64, 8)
         and alone.value == pytest.approx(joined.value)
@@ -169,7 +180,8 @@ class Windows:
     """Windows as `choose_windows` takes them, segments and progress as given (m, n)."""
 
     def __init__(self, segments, progress):
-        self.segments, self.progress = segments, progress
+        self.segments = segments
+        self.progress = progress
 
     def __len__(self):
         return len(self.segments)
@@ -201,7 +213,8 @@ def test_ceilings_equal_means_by_position_and_sklearns_r2():
         has = (windows.segments >= 0) & ~np.isnan(y)
         values = []
         for held_out in test:
-            truth, fitted = [], []
+            truth = []
+            fitted = []
             for d, p in zip(*np.nonzero(has & held_out[:, None]), strict=True):
                 trained = [y[e, p] for e in range(30) if not held_out[e] and has[e, p]]
                 fitted.append(np.mean(trained))
@@ -226,6 +239,7 @@ def test_ceiling_of_a_position_function_is_one():
 
 
 def test_a_position_without_training_token_predicts_the_mean():
-    positions, y = np.array([[0, 1], [0, 2]]), np.array([[1.0, 3.0], [1.0, 5.0]])
+    positions = np.array([[0, 1], [0, 2]])
+    y = np.array([[1.0, 3.0], [1.0, 5.0]])
     train = np.array([[True, True], [False, False]])
     assert _position_r2(positions, y, train, ~train) == pytest.approx(r2_score([1.0, 5.0], [1.0, 2.0]))

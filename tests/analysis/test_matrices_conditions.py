@@ -22,7 +22,8 @@ from whatwhere.analysis.matrices import Scores, condition_records, scores_of_mod
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
-V, M_POSITIONS = 40, 6
+V = 40
+M_POSITIONS = 6
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,8 @@ def test_h1_and_h3_equal_loops(p):
     (h1,) = select(records, metric="h1")
     assert h1.value == pytest.approx(smallest(means)) and (h1.n, h1.seed) == (M_POSITIONS, 2)
     for layer, head in itertools.product(range(2), range(3)):
-        w_q, w_k = scores.query[layer, head].T, scores.key[layer, head].T  # the paper's (d, d_k)
+        w_q = scores.query[layer, head].T  # the paper's (d, d_k)
+        w_k = scores.key[layer, head].T
         m = w_q @ w_k.T
         for part, matrix in (("M", m), ("M^T", m.T)):
             (h3,) = select(records, metric="h3", layer=layer, head=head, part=part)

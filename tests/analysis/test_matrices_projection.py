@@ -128,7 +128,8 @@ def test_without_a_table_only_the_sinusoidal_is_measured(name, corpus):
     model = build(name)
     records = projection_records(model, corpus, RecordContext("m", run_name="s"))
     assert {(r.part, r.layer) for r in records} == {("sinusoidal", layer) for layer in (0, 1, 2)}
-    w, width = weights(model.encoder.layers[0].attention.qkv[0]), model.config.hidden_size
+    w = weights(model.encoder.layers[0].attention.qkv[0])
+    width = model.config.hidden_size
     check(records, "sinusoidal", 1, naive(sinusoid(width), w[:width].T @ w[width : 2 * width], corpus.dist))
 
 
@@ -167,7 +168,8 @@ def test_optimal_stress_ignores_the_scale_of_m(corpus):
     with torch.no_grad():
         model.encoder.layers[0].attention.qkv[0].weight.mul_(1e-4)
     after = projection_records(model, corpus, RecordContext("m", 0, "s"))
-    optimal, raw = ("projected.stress.optimal", "projected.stress.raw")
+    optimal = "projected.stress.optimal"
+    raw = "projected.stress.raw"
     assert select(after, metric=raw, layer=1, part="own")[0].value == pytest.approx(1.0, abs=1e-6)
     small, large = (select(r, metric=optimal, layer=1, part="own")[0].value for r in (after, before))
     assert small == pytest.approx(large, rel=1e-6)

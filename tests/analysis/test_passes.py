@@ -34,7 +34,8 @@ class Echo(torch.nn.Module):
         super().__init__()
         self.config = SimpleNamespace(hidden_size=width, position_size=0, num_hidden_layers=layers)
         self.weight = torch.nn.Parameter(torch.ones(width))
-        self.returned, self.calls = returned or layers + 1, []
+        self.returned = returned or layers + 1
+        self.calls = []
 
     def forward(self, input_ids, position_ids, document_ids=None, output_hidden_states=False):
         self.calls.append((self.training, torch.is_grad_enabled(), position_ids, document_ids))
@@ -185,7 +186,8 @@ def transformers_model(kind):
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_other_encoders_count_their_positions_themselves(kind):
-    model, documents = transformers_model(kind), choose_windows([window(12, first=i + 2) for i in range(10)])
+    model = transformers_model(kind)
+    documents = choose_windows([window(12, first=i + 2) for i in range(10)])
     hidden = next(iter(hidden_states(model, documents)))[1]
     with torch.no_grad():
         expected = model(torch.from_numpy(documents.input_ids), output_hidden_states=True).hidden_states
@@ -194,7 +196,8 @@ def test_other_encoders_count_their_positions_themselves(kind):
 
 @pytest.mark.parametrize(("kind", "offset"), [("bert", 0), ("roberta", 2)])
 def test_other_positions_are_counted_from_where_the_table_begins(kind, offset):
-    model, documents = transformers_model(kind), choose_windows([window(8, first=i + 2) for i in range(10)])
+    model = transformers_model(kind)
+    documents = choose_windows([window(8, first=i + 2) for i in range(10)])
     moved = replace(documents, position_ids=documents.position_ids + 3)
     hidden = next(iter(hidden_states(model, moved)))[1]
     with torch.no_grad():
@@ -207,7 +210,8 @@ def test_other_positions_are_counted_from_where_the_table_begins(kind, offset):
 
 
 def test_positions_at_padding_do_not_count():
-    model, documents = transformers_model("bert"), choose_windows([window(8, first=i + 2) for i in range(10)])
+    model = transformers_model("bert")
+    documents = choose_windows([window(8, first=i + 2) for i in range(10)])
     mask = np.ones((10, 8), dtype=np.int64)
     mask[:, 6:] = 0
     padded = replace(documents, position_ids=documents.position_ids * mask, attention_mask=mask)

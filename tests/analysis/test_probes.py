@@ -19,7 +19,9 @@ from whatwhere.records.intervals import split_interval
 from whatwhere.records.metrics import range_of
 from whatwhere.records.record import select
 
-N, WIDTH, LAYERS = 24, 10, 2
+N = 24
+WIDTH = 10
+LAYERS = 2
 METRICS = ("r2.token", "r2.segment", "r2.intra")
 
 
@@ -110,7 +112,8 @@ def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, pena
     rows = regular & ~np.isnan(target)
     found = []
     for test in split_documents(which(window_set), splits):
-        fit, tested = rows & ~test[:, None], rows & test[:, None]
+        fit = rows & ~test[:, None]
+        tested = rows & test[:, None]
         ridge = Ridge(alpha=penalty) if components is None else make_pipeline(PCA(components), Ridge(alpha=penalty))
         ridge.fit(features[fit][:, columns], target[fit])
         found.append(r2_score(target[tested], ridge.predict(features[tested][:, columns])))
@@ -208,7 +211,8 @@ def test_special_tokens_are_not_seen():
     features = features_of(window_set)
     spoiled = [f.copy() for f in features]
     for f in spoiled:
-        f[:, 0], f[:, -1] = np.nan, 1e9
+        f[:, 0] = np.nan
+        f[:, -1] = 1e9
     assert run(features, window_set) == run(spoiled, window_set)
 
 
@@ -417,7 +421,8 @@ def test_block_updates_are_additions_to_the_residual_path():
 
 def test_updates_are_probed_as_states_are(monkeypatch):
     """Updates are probed as states are and of two streams alone."""
-    made, model = windows(20), encoder()
+    made = windows(20)
+    model = encoder()
     for w in made:
         w.input_ids = 5 + (w.input_ids + w.position_ids) % 50
     records = probe_records(model, made, RecordContext("dstg", 0), windows=20)

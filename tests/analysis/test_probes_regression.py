@@ -19,7 +19,10 @@ from whatwhere.records.intervals import split_interval
 from whatwhere.records.metrics import range_of
 from whatwhere.records.record import select
 
-M, N, P, D = 20, 12, 6, 9
+M = 20
+N = 12
+P = 6
+D = 9
 SPLITS = (0, 1, 2, 3, 4)
 
 
@@ -38,7 +41,8 @@ class Fixed(torch.nn.Module):
 
     def __init__(self, features, position_size=0):
         super().__init__()
-        self.features, self.calls = [torch.as_tensor(f) for f in features], 0
+        self.features = [torch.as_tensor(f) for f in features]
+        self.calls = 0
         self.config = SimpleNamespace(
             hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1
         )
@@ -76,7 +80,8 @@ def sklearn_r2(x, y, docs, penalty=1.0):
     """One fit a split; x and y (m, n, width)."""
     found = []
     for test in split_documents(docs.which(), 5):
-        fit, tested = docs.regular & ~test[:, None], docs.regular & test[:, None]
+        fit = docs.regular & ~test[:, None]
+        tested = docs.regular & test[:, None]
         found.append(r2_score(y[tested], Ridge(alpha=penalty).fit(x[fit], y[fit]).predict(x[tested])))
     return found
 
@@ -90,7 +95,8 @@ def test_r2_equals_scikit_learn(offset, penalty, monkeypatch):
     records = run(reference, {"base": base}, batch_size=7)
     for layer in range(3):
         for stream, columns in (("position", slice(0, 4)), ("semantic", slice(4, 9))):
-            x, y = base.features[layer].numpy(), reference.features[layer].numpy()[..., columns]
+            x = base.features[layer].numpy()
+            y = reference.features[layer].numpy()[..., columns]
             ours = values(records, f"regression.{stream}", layer)
             np.testing.assert_allclose(ours, sklearn_r2(x, y, docs, penalty), atol=1e-7)
             assert 0.2 < np.mean(ours) < 0.95
@@ -121,7 +127,8 @@ def test_what_all_documents_share_is_place_and_not_chance():
     place = np.tile(rng.normal(size=(30, 4)), (60, 1, 1))
     reference = Fixed([np.concatenate([place, rng.normal(size=(60, 30, 5))], axis=-1)], 4)
     base = Fixed([place @ rng.normal(size=(4, P)) + 0.1 * rng.normal(size=(60, 30, P))])
-    reference.config.num_hidden_layers = base.config.num_hidden_layers = 1  # a depth of 0 has no relative depth
+    reference.config.num_hidden_layers = 1  # a depth of 0 has no relative depth
+    base.config.num_hidden_layers = 1
     reference.features *= 2
     base.features *= 2
     records = run(reference, {"base": base}, docs)
@@ -134,7 +141,8 @@ def test_controls_take_another_documents_tokens():
     docs = documents()
     docs.regular[4, 3:] = False  # a short one: its places begin again
     docs.regular[4, 1] = True
-    own, others = np.arange(N)[:, None] + 100.0, np.arange(N)[:, None] + 200.0
+    own = np.arange(N)[:, None] + 100.0
+    others = np.arange(N)[:, None] + 200.0
     mine, place, chance = regressions._targets(docs, 1, own, 0, others).T
     np.testing.assert_array_equal(mine, 100 + np.flatnonzero(docs.regular[1]))
     inside = 200.0 + np.flatnonzero(docs.regular[0])
@@ -165,7 +173,8 @@ def test_controls_come_from_other_documents(numbers, batch_size, monkeypatch):
     docs = replace(documents(), document_numbers=numbers)
     records = run(reference, {"base": base}, docs, batch_size=batch_size)
     assert len(taken) == 3 * M and all(numbers[i] != numbers[j] for i, j in taken)
-    x, y = base.features[1].numpy(), reference.features[1].numpy()[..., :4]
+    x = base.features[1].numpy()
+    y = reference.features[1].numpy()[..., :4]
     np.testing.assert_allclose(values(records, "regression.position", 1), sklearn_r2(x, y, docs), atol=1e-7)
     count = len(set(numbers.tolist()))
     assert {r.n for r in records if r.index is None} == {count}
@@ -221,7 +230,8 @@ def test_special_tokens_are_not_seen():
     plain = run(reference, {"base": base})
     for model in (base, reference):
         for f in model.features:
-            f[:, 0], f[:, -1] = float("nan"), 1e9
+            f[:, 0] = float("nan")
+            f[:, -1] = 1e9
     assert run(reference, {"base": base}) == plain
 
 

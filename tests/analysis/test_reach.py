@@ -32,7 +32,8 @@ def distances(p, chosen, b):
     [("dstg", "plain"), ("dstg", "padded"), ("dstg", "packed"), ("rp", "inner"), ("rp", "packed"), ("ap", "padded")],
 )
 def test_reach_is_that_of_the_loops(case, kind):
-    model, chosen = build(case), documents(4, n=20, **({} if kind == "plain" else {kind: True}))
+    model = build(case)
+    chosen = documents(4, n=20, **({} if kind == "plain" else {kind: True}))
     reader = ReachReader()
     read(model, chosen, [reader], batch_size=3)
     records = reader.records(WHO)

@@ -14,7 +14,8 @@ def test_records_of_an_array_equal_a_loop():
     """Records are those of a loop and nan has none."""
     value = np.random.default_rng(0).normal(size=(2, 3, 2))
     value[1, 0, 1] = np.nan
-    low, high = value - 1, value + 1
+    low = value - 1
+    high = value + 1
     high[0, 2, 0] = np.nan
     n = np.arange(6).reshape(2, 3, 1)
     axes = {("layer", "part"): [(1, "a"), (2, "b")], "head": range(3), "metric": ("semantic", "absolute")}

@@ -27,7 +27,8 @@ def terms_of(model, docs, i):
 @pytest.mark.parametrize("options", [{}, {"inner": True, "padded": True}, {"packed": True}])
 @pytest.mark.parametrize("name", ["dstg", "tupe-r", "ap"])
 def test_spread_equals_loops(name, options):
-    model, docs = build(name), documents(**options)
+    model = build(name)
+    docs = documents(**options)
     records = score_records(model, docs, WHO, batch_size=2)
     by_document = [terms_of(model, docs, i) for i in range(len(docs))]
     assert {r.part for r in records} == set(by_document[0]) and {r.layer for r in records} == {1, 2}
@@ -61,7 +62,9 @@ def test_a_constant_term_has_a_spread_of_zero():
 def test_initial_score_sizes_follow_the_stream_width():
     """E over the weights of the variance in a document is σ⁴(d² - |x̄|⁴), x̄ the mean of its normed states, each of
     length √d."""
-    docs, found, expected = documents(count=3, n=24), {"absolute": [], "semantic": []}, {"absolute": [], "semantic": []}
+    docs = documents(count=3, n=24)
+    found = {"absolute": [], "semantic": []}
+    expected = {"absolute": [], "semantic": []}
     for seed in range(40):
         torch.manual_seed(seed)
         fields = {"num_hidden_layers": 1, "initializer": "normal", "initializer_range": 0.02}
@@ -83,9 +86,11 @@ def test_initial_score_sizes_follow_the_stream_width():
 
 @pytest.mark.parametrize("name", ["tupe-a", "tupe-r", "tupe-r/each", "tupe-free", "bert-r/reset", "tupe-r/layers"])
 def test_theta_is_that_of_the_weights(name):
-    model, docs = build(name), documents(inner=True)
+    model = build(name)
+    docs = documents(inner=True)
     records = theta_records(model, docs, WHO)
-    untied, config = model.encoder.untied, model.config
+    untied = model.encoder.untied
+    config = model.config
     theta = np.zeros((2, 2))
     if untied is not None and untied.cls is not None:
         p = (

@@ -87,7 +87,12 @@ def test_a_clearer_pattern_has_a_larger_strength():
 def naive_pattern(scores):
     """The rules with loops, thresholds as documented."""
     n = len(scores)
-    B = A = M = V = U = H = 0.0
+    B = 0.0
+    A = 0.0
+    M = 0.0
+    V = 0.0
+    U = 0.0
+    H = 0.0
     for i in range(n):
         powers = [math.exp(s - max(scores[i])) for s in scores[i]]
         w = [p / sum(powers) for p in powers]
@@ -221,7 +226,8 @@ def test_other_encoders_are_refused():
 @pytest.mark.parametrize("kind", ["plain", "inner", "padded", "packed"])
 @pytest.mark.parametrize("case", ["dstg", "tupe-r", "alibi"])
 def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
-    model, chosen = build(case), documents(6, n=12, **({} if kind == "plain" else {kind: True}))
+    model = build(case)
+    chosen = documents(6, n=12, **({} if kind == "plain" else {kind: True}))
     reader = PatternCounts(model)
     read(model, chosen, [reader], batch_size=4)
     names = content_free_terms(model)
@@ -244,11 +250,13 @@ def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
 
 
 def test_records_name_every_head_and_count_the_patterns():
-    model, chosen = build("alibi", num_attention_heads=4), documents(5, n=30)
+    model = build("alibi", num_attention_heads=4)
+    chosen = documents(5, n=30)
     reader = PatternCounts(model)
     read(model, chosen, [reader], batch_size=2)
     records = reader.records(WHO)
-    heads, shares = [r for r in records if r.metric == "pattern"], [r for r in records if r.metric == "patterns.share"]
+    heads = [r for r in records if r.metric == "pattern"]
+    shares = [r for r in records if r.metric == "patterns.share"]
     assert [(r.layer, r.head) for r in heads] == [(1, head) for head in range(4)]  # its blocks share them
     d = lags(28)
     for r in heads:

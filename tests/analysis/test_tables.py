@@ -183,7 +183,8 @@ def test_an_idle_walk_is_not_training(tmp_path):
 
     found, records = row(end)
     assert found["verdict"] == "not testable here" and "is white noise, 1.0 times AdamW's random walk" in found["scale"]
-    (walk,), (gone,) = select(records, metric="table.walk"), select(records, metric="table.rms", part="change")
+    (walk,) = select(records, metric="table.walk")
+    (gone,) = select(records, metric="table.rms", part="change")
     assert gone.value == pytest.approx(walk.value, rel=0.05) and walk.value == pytest.approx(
         expected_table_walk(config, 1100)
     )

@@ -20,7 +20,8 @@ def test_no_claim_is_without_records_for_and_against_it():
 @pytest.mark.parametrize("name", list(BY_ID))
 def test_made_up_records_decide_every_claim(name):
     """What makes it hold, with the paper's own value, what makes it fail, and an interval across the threshold."""
-    case, paper_value = CASES[name], BY_ID[name].paper_value
+    case = CASES[name]
+    paper_value = BY_ID[name].paper_value
     good, bad = (verdict(name, case.records(value, 0.0)) for value in (case.good, case.bad))
     assert (good["verdict"], bad["verdict"]) == ("holds here", "not seen here"), (good["scale"], bad["scale"])
     assert good["records"] and bad["records"] and not any(name in r for r in good["records"] for name in ("None", "()"))
@@ -34,7 +35,8 @@ def test_made_up_records_decide_every_claim(name):
 @pytest.mark.parametrize("name", list(BY_ID))
 def test_claims_name_the_record_that_is_missing(name):
     """Without any of its records a claim says what it lacks."""
-    records, claim = CASES[name].records(CASES[name].good, 0.0), BY_ID[name]
+    records = CASES[name].records(CASES[name].good, 0.0)
+    claim = BY_ID[name]
     nothing = verdict(name, [])
     assert (nothing["verdict"], nothing["value"], nothing["records"]) == ("not testable here", None, [])
     assert all(model in nothing["scale"] for model in claim.models) and (claim.models or claim.what in nothing["scale"])

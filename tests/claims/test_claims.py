@@ -102,7 +102,8 @@ def by_id(records):
 
 def changed(records, value, **where):
     """The records with other values in some places; split values keep their distance from the summary."""
-    found, hit = [], False
+    found = []
+    hit = False
     for r in records:
         if all(getattr(r, k) == v for k, v in where.items()):
             summary = next(
@@ -268,7 +269,8 @@ def test_one_seed_says_so_and_tables_have_no_interval():
     costs = [Record("s", "dstg", "tokens", 4.83e6, seed=0), Record("s", "dstg", "parameters", 1.5e6, seed=0)]
     costs.append(Record("s", "dstg", "probe.length", 128.0, seed=0))
     claims = by_id(paper_records() + costs)
-    table, kept = claims["dstg-2d-collapse"], claims["dstg-position-kept"]
+    table = claims["dstg-2d-collapse"]
+    kept = claims["dstg-position-kept"]
     assert table["scale"] == "4.83M training tokens, 1.5M parameters, 128 positions, 1 seed, no interval"
     assert kept["scale"].endswith("1 seed, interval over 5 document splits")
     assert table["low"] is None and table["high"] is None and kept["low"] is not None
@@ -393,7 +395,8 @@ def test_half_widths_of_single_records_combine_in_quadrature():
 
 
 def test_choice_among_values_is_made_for_each_seed():
-    a, b = Point.of([[1.0, 3.0], [0.0, 0.0]]), Point.of([[1.5, 1.5], [1.0, 1.0]])
+    a = Point.of([[1.0, 3.0], [0.0, 0.0]])
+    b = Point.of([[1.5, 1.5], [1.0, 1.0]])
     assert largest([a, b]).at.tolist() == [[1.0, 3.0], [1.0, 1.0]] and smallest([a, b]).at.tolist() == [
         [1.5, 1.5],
         [0.0, 0.0],

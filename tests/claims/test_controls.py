@@ -79,9 +79,11 @@ def test_losses_without_documents_combine_their_intervals():
 
 def test_losses_of_several_seeds_have_an_interval_between_seeds():
     rng = np.random.default_rng(1)
-    records, gains = [], []
+    records = []
+    gains = []
     for seed in range(3):
-        hard, gain = 3 + rng.normal(size=8), 0.1 * rng.normal(size=8)
+        hard = 3 + rng.normal(size=8)
+        gain = 0.1 * rng.normal(size=8)
         records += losses("tupe-a", hard - gain, seed) + losses("bert-a", hard, seed)
         gains.append(gain.mean())
     found = verdict("tupe-a-beats-bert-a", records)
@@ -209,7 +211,9 @@ def test_rank_correlations_of_constants_and_few_heads():
 def test_unrelated_divergences_support_nothing(count, sharpness):
     """Shares of such divergences met the old rule in 18 to 84 % of cases; sharpness: what makes all three terms of a
     head large."""
-    rng, held, cases = np.random.default_rng(count), 0, 60
+    rng = np.random.default_rng(count)
+    held = 0
+    cases = 60
     for _ in range(cases):
         kl = np.exp(rng.normal(size=(3, count)) + sharpness * rng.normal(size=count))
         records = [

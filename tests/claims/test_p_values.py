@@ -58,7 +58,8 @@ def test_claims_that_fail_correction_keep_their_verdict():
     records = CASES["dstg-hidden-two-dimensional"].records(0.6, 0.01) + CLOSE + FAR
     records += CASES["intra-in-semantics"].records(0.2, 0.01)
     found = ledger(records, *many)
-    kept, rope = found["dstg-position-kept"], found["rope-no-position"]
+    kept = found["dstg-position-kept"]
+    rope = found["rope-no-position"]
     assert kept["verdict"] == "holds here" and kept["p"] == alone["p"]
     assert kept["holm"] == "not after Holm's correction over 4 claims"
     assert (rope["verdict"], rope["holm"]) == ("holds here", "") and rope["p"] < 0.05 / 4
@@ -70,7 +71,8 @@ def test_claims_that_fail_correction_keep_their_verdict():
 def test_values_without_intervals_do_not_enter_correction():
     """A value without an interval has no p and is no part of the correction."""
     found = ledger(ALONE + CLOSE, "dstg-most-heads-absolute", "dstg-position-kept")
-    share, kept = found["dstg-most-heads-absolute"], found["dstg-position-kept"]
+    share = found["dstg-most-heads-absolute"]
+    kept = found["dstg-position-kept"]
     assert (share["verdict"], share["p"]) == ("holds here", None) and share["holm"].startswith("no p: ")
     assert kept["holm"] == ""  # one claim has a p: nothing to correct
 

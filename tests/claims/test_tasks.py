@@ -45,7 +45,8 @@ def test_first_model_and_seeds_may_differ():
 
 def test_the_30_percent_checkpoint_is_compared_with_the_end():
     """A checkpoint is held against the end over seeds where it is 30 percent."""
-    name, ends = "tupe-a-30-percent-on-glue", scored("glue", 0.0, ("rte",), tupe_a=0.8, bert_a=0.7)
+    name = "tupe-a-30-percent-on-glue"
+    ends = scored("glue", 0.0, ("rte",), tupe_a=0.8, bert_a=0.7)
 
     def found(*steps, early=0.72):
         at = [one("tupe-a", "glue.score", early, part="rte", step=step) for step in steps]

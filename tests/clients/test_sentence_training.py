@@ -82,7 +82,8 @@ def test_setfit_learns_two_kinds_of_texts(folder, texts, tmp_path):
     """SetFit tells texts of two vocabularies apart that it has not seen, and reloads to equal probabilities."""
     setfit = pytest.importorskip("setfit", reason="make clients has it")
     rows = labelled_texts(texts)
-    seen, unseen = rows[:16], rows[16:]
+    seen = rows[:16]
+    unseen = rows[16:]
     model = setfit.SetFitModel.from_pretrained(str(folder), device="cpu")
     arguments = setfit.TrainingArguments(
         str(tmp_path / "run"), batch_size=8, max_steps=40, body_learning_rate=5e-4, report_to="none", seed=0

@@ -73,7 +73,8 @@ def test_compiled_model_has_the_numbers_of_the_plain_one(head, folder, tokenizer
         batch = tokenizer(texts[:rows], padding=True, truncation=True, max_length=16 + rows, return_tensors="pt")
         text = batch["attention_mask"].bool() if head == "masked" else slice(None)
         with torch.no_grad():
-            got, expected = scores_of(compiled(**batch))[text], scores_of(model(**batch))[text]
+            got = scores_of(compiled(**batch))[text]
+            expected = scores_of(model(**batch))[text]
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -95,5 +96,6 @@ def test_exported_program_has_the_numbers_of_the_plain_one(head, folder, tokeniz
     for given in (example, batch_of(6, 40)):
         text = slice(None) if head == "labels" else given["attention_mask"].bool()
         with torch.no_grad():
-            got, expected = scores_of(loaded(**given))[text], scores_of(model(**given))[text]
+            got = scores_of(loaded(**given))[text]
+            expected = scores_of(model(**given))[text]
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

@@ -30,7 +30,9 @@ class ListSource(Source):
     name = "list"
 
     def __init__(self, texts, version=0):
-        self.texts, self.version, self.read = list(texts), version, 0
+        self.texts = list(texts)
+        self.version = version
+        self.read = 0
 
     def documents(self):
         for text in self.texts:

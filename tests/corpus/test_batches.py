@@ -80,7 +80,8 @@ def test_special_tokens_are_never_masked(windows, masking):
     train = windows()["train"]
     for i, batch in enumerate(MaskedBatches(train, masking=masking, mask_rate=0.5, max_positions=32).in_order(1)):
         original = torch.from_numpy(train[i].input_ids)
-        ids, labels = batch["input_ids"][0], batch["labels"][0]
+        ids = batch["input_ids"][0]
+        labels = batch["labels"][0]
         masked = labels != -100
         assert torch.equal(labels[masked], original[masked])
         assert torch.equal(ids[~masked], original[~masked])
@@ -101,7 +102,8 @@ def test_unknown_words_are_never_masked(list_source, tokenizer, tmp_path):
 @pytest.mark.parametrize("rate", [0.15, 0.2, 0.4])
 def test_the_rate_is_right_in_the_mean(windows, rate):
     train = windows()["train"]
-    masked = regular = 0
+    masked = 0
+    regular = 0
     for seed in range(10):
         for batch in MaskedBatches(train, seed=seed, mask_rate=rate, max_positions=32).in_order(64):
             masked += int((batch["labels"] != -100).sum())
@@ -112,13 +114,16 @@ def test_the_rate_is_right_in_the_mean(windows, rate):
 
 def test_80_10_10_masks_swaps_and_keeps_its_shares(windows):
     """Of the tokens to predict, 80 % are masked, 10 % swapped and 10 % kept."""
-    kept = swapped = hidden = 0
+    kept = 0
+    swapped = 0
+    hidden = 0
     for seed in range(20):
         for batch in MaskedBatches(
             windows()["train"], seed=seed, masking="80-10-10", mask_rate=0.5, max_positions=32
         ).in_order(64):
             at = batch["labels"] != -100
-            ids, labels = batch["input_ids"][at], batch["labels"][at]
+            ids = batch["input_ids"][at]
+            labels = batch["labels"][at]
             hidden += int((ids == 4).sum())
             kept += int((ids == labels).sum())
             swapped += int(((ids != labels) & (ids != 4)).sum())
@@ -186,7 +191,8 @@ def test_isolated_documents_shift_each_on_its_own(windows):
 @pytest.mark.parametrize("join", ["none", "isolate"])
 def test_random_positions_ascend_and_reach_everywhere(windows, join):
     """Random positions are in order without repetition and reach everywhere."""
-    train, seen = windows(join)["train"], set()
+    train = windows(join)["train"]
+    seen = set()
     same = stream(MaskedBatches(train, max_positions=80), 64, 16, 1)
     for seed in range(10):
         for row in stream(MaskedBatches(train, seed=seed, max_positions=80, subset=True), 64, 16, 1):
@@ -209,7 +215,8 @@ def test_shape_shifts_each_text_from_zero_to_k(windows, join):
     plain = MaskedBatches(train, **options, shift=False)
     found = []
     for step in range(12):
-        drawn, counted = shape.micro_batch(step, 16), plain.micro_batch(step, 16)
+        drawn = shape.micro_batch(step, 16)
+        counted = plain.micro_batch(step, 16)
         assert drawn["position_ids"].dtype == torch.float32
         assert all(torch.equal(drawn[key], counted[key]) for key in counted if key != "position_ids")
         again = MaskedBatches(train, **options, draws=shape.draws).micro_batch(step, 16)
@@ -238,7 +245,9 @@ def test_cape_is_its_equation(windows):
             for positions, mask in zip(batch["position_ids"], batch["attention_mask"].bool(), strict=True):
                 yield positions[mask].double()
 
-    offsets, factors, moves = [], [], []
+    offsets = []
+    factors = []
+    moves = []
     for p in drawn(5.0, 0.0, 1.5):  # λ (i + Δ)
         factor = (p[-1] - p[0]) / (len(p) - 1)
         torch.testing.assert_close(p, p[0] + factor * torch.arange(len(p)), rtol=0, atol=5e-5)  # they are float32

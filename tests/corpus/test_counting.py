@@ -72,7 +72,8 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
 def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch, processes):
     monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
-    sent, submit = [], shard_pool.ShardPool.submit_to_process
+    sent = []
+    submit = shard_pool.ShardPool.submit_to_process
     monkeypatch.setattr(
         shard_pool.ShardPool,
         "submit_to_process",
@@ -86,7 +87,8 @@ def test_worker_processes_count_the_same(list_source, documents, tokenizer, monk
 def test_shards_that_are_kept_are_not_counted_again(list_source, documents, tokenizer, monkeypatch, tmp_path):
     # A count that was stopped began again.
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
-    encode, done = counting.BulkEncoder.encode, []
+    encode = counting.BulkEncoder.encode
+    done = []
     monkeypatch.setattr(
         counting.BulkEncoder, "encode", lambda self, texts, *most: done.append(texts) or encode(self, texts, *most)
     )
@@ -116,7 +118,8 @@ def test_shards_are_added_in_pairs(list_source, documents, tokenizer, monkeypatc
     # shards held seven times the result of 900 shards in its folders.
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 300)
     add_pair = counting.add_pair
-    sums, held = [], []
+    sums = []
+    held = []
 
     def added(vocab_size, pair, folder, progress):
         held.append(sum(path.stat().st_size for path in folder.rglob("data")) // 8)
@@ -230,7 +233,8 @@ def test_windows_count_like_their_rows(join, align, windows, tokenizer):
     train = windows(join)["train"]
     wanted = np.zeros((4 * 10, len(tokenizer)), np.int64)
     documents = np.zeros(4, int)
-    opened, total = -1, windows(join).facts["documents"]["train"]
+    opened = -1
+    total = windows(join).facts["documents"]["train"]
     for number, window in enumerate(train):
         begins = (train.row(number)[1] & DOCUMENT) != 0
         for document in range(window.document_ids.max() + 1):
@@ -256,7 +260,8 @@ def test_run_on_documents_continue_across_rows(windows, documents, tokenizer):
     train = windows("run-on")["train"]
     stream = [int(i) for window in train for i in window.input_ids if i not in (0, 2, 3, 4)]
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids for text in documents]
-    found, at = [], 0
+    found = []
+    at = 0
     for ids in encoded:  # those in training, in order
         if ids == stream[at : at + len(ids)]:
             found.append(ids)
@@ -278,7 +283,8 @@ def test_whole_documents_are_their_first_pieces(join, list_source, tokenizer, tm
     how = {"length": 32, "join": join, "held_out": 0.0, "workers": 1, "progress": False, "shard_characters": 600}
     train = build_windows(list_source(texts), tokenizer, tmp_path / "all", pieces="all", **how)["train"]
     first = build_windows(list_source(texts), tokenizer, tmp_path / "first", pieces="first", **how)["train"]
-    counts, wanted = count_windows(train, 30, groups=4, whole=True), count_windows(first, 30, groups=4)
+    counts = count_windows(train, 30, groups=4, whole=True)
+    wanted = count_windows(first, 30, groups=4)
     assert (counts.matrix != wanted.matrix).nnz == 0 and counts.documents.tolist() == [2, 2, 2, 2]
     assert wanted.documents.tolist() == [2, 2, 2, 2]
     encoded = tokenizer(texts, add_special_tokens=False).input_ids

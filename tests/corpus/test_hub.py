@@ -58,7 +58,9 @@ def files(monkeypatch, documents, tmp_path):
     """A data set of five files, as `datasets` streams it; the files that were read, in turn."""
     from whatwhere.corpus.sources import Hub
 
-    read, texts, of_rows = [], Hub._texts, list(map(str.strip, documents))
+    read = []
+    texts = Hub._texts
+    of_rows = list(map(str.strip, documents))
     for number in range(5):
         rows = datasets.Dataset.from_dict({"text": of_rows[number::5]})
         rows.to_parquet(tmp_path / f"data/{number}.parquet")

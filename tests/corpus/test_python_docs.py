@@ -68,7 +68,8 @@ def test_tests_private_folders_and_broken_files_are_left_out(package):
 
 
 def test_repeated_text_is_left_out(package):
-    same, more = LONG.format("same"), LONG.format("more")
+    same = LONG.format("same")
+    more = LONG.format("more")
     files = {
         "a.py": f'"""{same}"""',
         "b.py": f'"""{same}"""',

@@ -58,7 +58,9 @@ def test_segments_are_found_in_linear_time(text):
 @given(st.lists(st.sampled_from([0, SEGMENT, SPECIAL, SPECIAL | DOCUMENT, SEGMENT | DOCUMENT]), max_size=40))
 def test_targets_equal_the_definition(marks):
     segments, progress = token_segments(np.array(marks, dtype=np.uint8))
-    expected, current, started = [], -1, False
+    expected = []
+    current = -1
+    started = False
     for mark in marks:
         if mark & SPECIAL:
             expected.append(-1)

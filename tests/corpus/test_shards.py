@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from whatwhere.corpus.segments import DOCUMENT, PIECE, SEGMENT, SPECIAL
 from whatwhere.corpus.shards import SHORTEST, Part, build_rows, document_share, encode_parts
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 
 
 def rows_of(row) -> list[list[int]]:
@@ -50,7 +51,8 @@ def test_run_on_rows_equal_the_worked_example(tokenizer):
 @given(st.lists(words, min_size=1, max_size=8), st.integers(3, 20))
 def test_pieces_are_of_one_document_each(tokenizer, texts, length):
     result = build(tokenizer, texts, length, "none")["train"]
-    expected, left_out = [], 0
+    expected = []
+    left_out = 0
     for ids in plain_ids(tokenizer, texts):
         for at in range(0, len(ids), length - 2):
             piece = ids[at : at + length - 2]

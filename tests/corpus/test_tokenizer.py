@@ -88,7 +88,8 @@ def test_without_newline_token_line_breaks_are_white_space(documents):
 
 
 def test_vocabulary_file_gives_berts_tokenizer(vocabulary_file):
-    ours, theirs = load_tokenizer(vocabulary_file), BertTokenizer(vocab=str(vocabulary_file))
+    ours = load_tokenizer(vocabulary_file)
+    theirs = BertTokenizer(vocab=str(vocabulary_file))
     assert special_token_ids(ours) == {
         "pad_token_id": 0,
         "unk_token_id": 2,

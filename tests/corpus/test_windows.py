@@ -386,7 +386,9 @@ def test_a_full_disk_leaves_no_half_file(list_source, documents, tokenizer, tmp_
 
 def test_rows_know_the_document_that_they_begin_in(windows, documents, tokenizer):
     train = windows("run-on")["train"]
-    found, opened, starts = train.document_numbers(), -1, 0
+    found = train.document_numbers()
+    opened = -1
+    starts = 0
     for i in range(len(train)):
         _, marks = train.row(i)
         first = bool(marks[1] & DOCUMENT)

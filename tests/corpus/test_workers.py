@@ -32,7 +32,8 @@ def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer
     monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
     options = {"length": 32, "progress": False, "shard_characters": 3000}
     build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
-    sent, submit = [], shard_pool.ShardPool.submit_to_process
+    sent = []
+    submit = shard_pool.ShardPool.submit_to_process
     monkeypatch.setattr(
         shard_pool.ShardPool,
         "submit_to_process",
@@ -116,7 +117,8 @@ def tokenise_with_workers(folder: str) -> None:
     """A command in a group of processes of its own, as a terminal has it, whose one shard goes to a worker."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    shard_pool.WORTH_PROCESSES, build.write_shard = 0, shard_without_end
+    shard_pool.WORTH_PROCESSES = 0
+    build.write_shard = shard_without_end
     words = ["--out", f"{folder}/run", "--corpus", f"{folder}/text.txt", "--tokenizer", "words"]
     sys.argv = ["whatwhere", "windows", *words, "--set", "workers=2", "--length", "32"]
     main()
@@ -159,7 +161,8 @@ def test_a_signal_waits_while_a_process_starts(monkeypatch):
     """A signal while a process starts waits until it has."""
     # Raised between the start of a worker and what it is told, it left one that said EOFError.
     monkeypatch.setattr(stop, "_stop_signal", None)
-    done, ended = [], Event()
+    done = []
+    ended = Event()
     Thread(target=ended.wait, daemon=True).start()  # the system may give it the signal that this thread blocks
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # of jobs in the background it is ignored
     with stop.handle_signals(), pytest.raises(stop.Stopped), stop.hold_signals_while_spawning():

@@ -12,7 +12,10 @@ def ids() -> torch.Tensor:
     """(2, 9): [CLS] text [SEP] text [SEP], the inner [SEP] at another place in each row."""
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(5, VOCAB, (2, 9), generator=generator)
-    ids[:, 0], ids[:, -1], ids[0, 4], ids[1, 6] = 2, 3, 3, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
+    ids[0, 4] = 3
+    ids[1, 6] = 3
     return ids
 
 

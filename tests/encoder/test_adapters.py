@@ -36,7 +36,8 @@ def adapter(head: str) -> peft.LoraConfig:
 
 def batch(head: str) -> dict[str, torch.Tensor]:
     ids = torch.randint(5, VOCAB, (8, 9), generator=torch.Generator().manual_seed(2))
-    ids[:, 0], ids[:, -1] = 2, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
     if head == "choices":
         return {"input_ids": ids.view(4, 2, 9), "labels": (ids[::2, 1] < ids[1::2, 1]).long()}
     if head == "SEQ_CLS":

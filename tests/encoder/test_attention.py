@@ -217,7 +217,8 @@ def test_a_mask_of_all_ones_is_no_mask(ids):
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 def test_inspecting_sees_and_changes_all_terms(backend):
     """Inspecting sees the terms of every block and can change them."""
-    model, given = build("dstg", attn_implementation=backend).encoder, inputs("both")
+    model = build("dstg", attn_implementation=backend).encoder
+    given = inputs("both")
     whole = model.attention_terms(**given)
     before = model(**given).last_hidden_state
     seen = []

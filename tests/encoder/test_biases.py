@@ -109,7 +109,8 @@ def test_buckets_are_computed_once_for_all_layers(monkeypatch, ids):
     """Buckets are found once for all layers and maps of pairs are in order."""
     # Each layer found them anew, a sixth of the operations of a short text; and the map took the order of a transposed
     # table, so that it was copied once more.
-    asked, buckets = [], T5Bias.buckets
+    asked = []
+    buckets = T5Bias.buckets
     monkeypatch.setattr(T5Bias, "buckets", staticmethod(lambda *given: asked.append(given) or buckets(*given)))
     model = build("rp").encoder
     shared = model.attention_inputs(ids, None, None, None)

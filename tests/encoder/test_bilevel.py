@@ -95,7 +95,8 @@ def test_longer_texts_are_read_and_positions_are_not(tmp_path):
 
 def test_without_ends_segments_end_at_sep():
     """A configuration that no tokenizer filled ends segments at [SEP]."""
-    model, told = build("bipe", segment_end_ids=None), build("bipe", segment_end_ids=[SEP])
+    model = build("bipe", segment_end_ids=None)
+    told = build("bipe", segment_end_ids=[SEP])
     given = inputs("plain")
     assert torch.equal(model(**given).logits, told(**given).logits)
 

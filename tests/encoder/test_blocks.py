@@ -28,7 +28,8 @@ def test_block_written_out(name, feed_forward, block, residual):
     model = build(name, block=block, residual=residual, intermediate_size=72, **fields)
     given = inputs("plain")
     hidden = model.encoder(**given, output_block_states=True).block_states
-    weights, c = dict(model.encoder.named_parameters()), model.config
+    weights = dict(model.encoder.named_parameters())
+    c = model.config
     visible = naive.visible_keys(7, None, None)
     for b, ids in enumerate(given["input_ids"].tolist()):
         for layer in range(2):
@@ -59,7 +60,8 @@ def test_swiglu_one_unit_at_a_time():
 
 
 def test_rms_norm_equals_transformers():
-    theirs, ours = LlamaRMSNorm(20, eps=1e-6), RMSNorm(20, 1e-6)
+    theirs = LlamaRMSNorm(20, eps=1e-6)
+    ours = RMSNorm(20, 1e-6)
     weight = torch.randn(20, generator=torch.Generator().manual_seed(0))
     x = torch.randn(3, 5, 20, generator=torch.Generator().manual_seed(1))
     for norm in (theirs, ours):
@@ -161,7 +163,8 @@ def test_bert_a_drops_out_where_transformers_does():
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 def test_bert_a_predicts_what_transformers_predicts(backend):
-    theirs, ours = _bert(BertForMaskedLM), build("bert-a")
+    theirs = _bert(BertForMaskedLM)
+    ours = build("bert-a")
     _copy(theirs.bert, ours.encoder)
     with torch.no_grad():
         ours.head.decoder.weight = torch.nn.Parameter(
@@ -181,7 +184,8 @@ def test_bert_a_predicts_what_transformers_predicts(backend):
 @pytest.mark.parametrize("preset", ["dstg", "split", "rope", "bert-a"])
 def test_without_gradients_the_same_bits_come_out(preset):
     # There the gate is multiplied in its own memory.
-    model, given = build(preset).eval(), inputs("plain")
+    model = build(preset).eval()
+    given = inputs("plain")
     with torch.inference_mode():
         found = model(**given).logits
     assert torch.equal(found, model(**given).logits.detach())

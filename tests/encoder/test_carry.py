@@ -102,7 +102,8 @@ def opened(tmp_path_factory) -> tuple[Path, dict[str, transformers.PreTrainedMod
     (root / "hill.py").write_text(SCHEME, encoding="utf-8")
     load_scheme(root / "hill.py")
     (root / "hill.py").unlink()  # what was loaded is carried, not what stands there later
-    models, listed = {}, {}
+    models = {}
+    listed = {}
     for case, (name, auto, shard) in CASES.items():
         if name == "table-from-a-file":
             np.save(root / "table.npy", np.random.default_rng(0).normal(size=(128, 5)))

@@ -356,7 +356,8 @@ def test_a_custom_bias_works_wherever_biases_do(base, shared, names):
     where = model.encoder.relative if shared else model.encoder.layers[1].attention.relative
     expected = near[:, None] * where.function.bonus[:, None, None]
     torch.testing.assert_close(relative[1] * regular[:, None], expected * regular[:, None])
-    eager, fused = [], []
+    eager = []
+    fused = []
     for backend, found in (("eager", eager), ("sdpa", fused)):
         model.set_attn_implementation(backend)
         model.zero_grad()
@@ -373,7 +374,8 @@ def test_a_rotation_of_ones_own_replaces_rope(names):
     def slow(position_ids, width, config, dtype):
         return position_ids[:, :, None].to(dtype) * torch.linspace(0.0, 0.1, width // 2, dtype=dtype)
 
-    model, rope = build("nope", rotation="slow"), build("rope")
+    model = build("nope", rotation="slow")
+    rope = build("rope")
     rope.load_state_dict(model.state_dict())
     ids = inputs("plain")["input_ids"]
     here = model(ids).logits

@@ -76,7 +76,8 @@ def test_sandwich_is_the_product_of_sinusoids():
 @pytest.mark.parametrize("name", NAMES)
 def test_long_distances_differ_in_bfloat16(name):
     """bfloat16 does not tell 256 from 257: the formula runs in float32, as ALiBi's."""
-    model, exact = build(name).bfloat16(), build(name).bfloat16().double()
+    model = build(name).bfloat16()
+    exact = build(name).bfloat16().double()
     distance = torch.tensor([-257, -256, -3, 0, 1, 256, 257])
     found, expected = (function_of(m)(distance) for m in (model, exact))
     assert found.dtype == torch.float32 and expected.dtype == torch.float64
@@ -86,13 +87,15 @@ def test_long_distances_differ_in_bfloat16(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_each_distance_is_evaluated_once(name, monkeypatch):
     """A batch of distances gives the values and gradients of its pairs, by at most one evaluation a distance."""
-    function, asked = function_of(build(name)), []
+    function = function_of(build(name))
+    asked = []
     values = type(function).values
     monkeypatch.setattr(type(function), "values", lambda self, d: asked.append(d.shape) or values(self, d))
     positions = torch.tensor([[0, 3, 4, 9, 2, 11, 5], [8, 7, 6, 5, 0, 1, 2]])
     near = positions[:, None, :] - positions[:, :, None]
     for distance, shape in ((near, (23,)), (1000 * near, (2, 7, 7))):
-        found, expected = function(distance), values(function, distance.double())
+        found = function(distance)
+        expected = values(function, distance.double())
         assert asked.pop() == shape and not asked
         torch.testing.assert_close(found, expected)
         weights = list(function.parameters())

@@ -68,7 +68,8 @@ def test_head_on_the_same_hidden_states_equals_transformers_bert(head, ids, monk
     hidden = model.encoder(ids).last_hidden_state
     output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden)
     monkeypatch.setattr(reference.bert.encoder, "forward", lambda *args, **kwargs: output)
-    got, expected = model(ids, **labels(head, ids)), reference(ids, **labels(head, ids))
+    got = model(ids, **labels(head, ids))
+    expected = reference(ids, **labels(head, ids))
     for key in ("loss", *(["start_logits", "end_logits"] if head == "span" else ["logits"])):
         torch.testing.assert_close(got[key], expected[key])
 

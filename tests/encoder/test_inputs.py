@@ -16,7 +16,8 @@ LARGE = torch.finfo(torch.float64).min
 @pytest.mark.parametrize("kind", ["plain", "padded"])
 def test_vectors_with_marked_specials_equal_ids(name, kind):
     """Words' vectors beside `special_tokens_mask`, as a tokenizer makes it, give what the ids give."""
-    model, given = build(name), inputs(kind)
+    model = build(name)
+    given = inputs(kind)
     ids = given.pop("input_ids")
     vectors = model.encoder.word_embeddings(ids).detach()
     marks = torch.isin(ids, torch.tensor([0, CLS, SEP])).long()  # padding is marked, too
@@ -53,9 +54,11 @@ def test_types_and_caches_of_clients_change_nothing(ids):
 @pytest.mark.parametrize("name", ["dstg", "tupe-r", "rope", "alibi", "bipe"])
 def test_masks_of_pairs_equal_masks_of_tokens(name, backend):
     """A mask of pairs, in truth values, numbers or as transformers adds it, equals the padding mask it is made of."""
-    model, given = build(name), inputs("padded")
+    model = build(name)
+    given = inputs("padded")
     model.set_attn_implementation(backend)
-    ids, mask = given["input_ids"], given["attention_mask"]
+    ids = given["input_ids"]
+    mask = given["attention_mask"]
     expected = model(**given).logits[mask.bool()]
     pairs = mask.bool()[:, None, None, :].expand(2, 1, 7, 7)
     added = torch.zeros(2, 1, 7, 7, dtype=torch.float64).masked_fill(~pairs, LARGE)
@@ -67,7 +70,8 @@ def test_masks_of_pairs_equal_masks_of_tokens(name, backend):
 @pytest.mark.parametrize("name", ["dstg", "conv", "bipe"])
 def test_a_mask_of_pairs_keeps_documents_apart(name):
     """Pairs within a document alone are what `document_ids` say; a convolution read over their ends."""
-    model, given = build(name), inputs("packed")
+    model = build(name)
+    given = inputs("packed")
     documents = given.pop("document_ids")
     pairs = (documents[:, :, None] == documents[:, None, :])[:, None]
     expected = model(**given, document_ids=documents).logits

@@ -96,7 +96,8 @@ def test_xpos_is_the_papers_towards_earlier_keys():
 @pytest.mark.parametrize("factor", [2.0, 8.0])
 @pytest.mark.parametrize(("scaling", "theirs"), [("linear", "linear"), ("ntk", "dynamic"), ("yarn", "yarn")])
 def test_scaled_rotations_equal_those_of_transformers(scaling, theirs, factor):
-    trained, long = 512, int(512 * factor)  # in transformers "dynamic" of factor 1 is ntk for the length that it reads
+    trained = 512  # in transformers "dynamic" of factor 1 is ntk for the length that it reads
+    long = int(512 * factor)
     about = {"rope_type": theirs, "rope_theta": 10000.0, "factor": 1.0 if theirs == "dynamic" else factor}
     about |= {"original_max_position_embeddings": trained}
     llama = LlamaConfig(hidden_size=128, num_attention_heads=2, max_position_embeddings=trained, rope_parameters=about)
@@ -114,7 +115,8 @@ def test_scaled_rotations_equal_those_of_transformers(scaling, theirs, factor):
 @pytest.mark.parametrize("kind", ["plain", "padded", "packed", "both"])
 @pytest.mark.parametrize("name", ["rope", "dstg", "tupe-r", "alibi"])
 def test_a_window_is_attention_to_near_tokens_alone(name, kind):
-    whole, near = build(name), build(name, attention_window=2)
+    whole = build(name)
+    near = build(name, attention_window=2)
     near.load_state_dict(whole.state_dict())
     given = inputs(kind)
     n = given["input_ids"].shape[1]
@@ -356,7 +358,8 @@ def test_inputs_that_cannot_work_are_errors(ids):
 
 @pytest.mark.parametrize("name", ["ap", "dstg", "sinusoidal", "tupe-a", "tupe-free", "bert-ad", "split"])
 def test_a_position_outside_the_table_is_an_error(name):
-    model, ids = build(name), torch.full((1, 3), 7)
+    model = build(name)
+    ids = torch.full((1, 3), 7)
     for call in (lambda: model(torch.full((1, 33), 7)), lambda: model(ids, position_ids=torch.tensor([[0, 32, 1]]))):
         with pytest.raises(ValueError, match="position 32, but the position table has 32 rows") as caught:
             call()
@@ -382,7 +385,8 @@ def test_relative_schemes_have_no_limit_of_their_own(name):
 @pytest.mark.parametrize("name", ["ap", "rp", "dstg", "tupe-r"])
 def test_backends_agree_on_an_example_that_is_all_padding(name, ids):
     # Once, torch's attention gave zeros there and ours the mean of the values.
-    model, mask = build(name), torch.ones_like(ids)
+    model = build(name)
+    mask = torch.ones_like(ids)
     mask[1] = 0
     found = []
     for backend in BACKENDS:
@@ -422,7 +426,8 @@ def test_positional_correlations_stay_float32_under_autocast(name, block, ids):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_words_may_be_given_as_vectors(name):
-    model, given = build(name), inputs("padded")
+    model = build(name)
+    given = inputs("padded")
     ids = given.pop("input_ids")
     vectors = model.encoder.word_embeddings(ids).detach().requires_grad_()
     apart = (
@@ -451,7 +456,8 @@ def test_words_may_be_given_as_vectors(name):
 
 
 def test_vectors_of_another_shape_are_refused():
-    model, ids = build("rope"), inputs("plain")["input_ids"]
+    model = build("rope")
+    ids = inputs("plain")["input_ids"]
     for wrong in ({"inputs_embeds": torch.zeros(2, 3, 5)}, {"inputs_embeds": torch.zeros(1, 1, 24), "input_ids": ids}):
         with pytest.raises(ValueError, match="inputs_embeds has shape"):
             model(**wrong)
@@ -461,7 +467,8 @@ def test_vectors_of_another_shape_are_refused():
 
 @pytest.mark.parametrize("name", ["ap", "rope", "dstg"])
 def test_one_row_of_positions_stands_for_all(name):
-    model, ids = build(name), inputs("plain")["input_ids"]
+    model = build(name)
+    ids = inputs("plain")["input_ids"]
     row = torch.arange(ids.shape[1]).flip(0)
     expected = model(ids, position_ids=row.expand(ids.shape)).logits
     for given in (row, row[None]):

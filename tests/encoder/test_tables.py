@@ -110,7 +110,8 @@ def test_fourier_starts_sinusoidal_and_learns(width):
 
 def test_fourier_table_has_the_derivatives_of_its_formula():
     table = build("fourier").encoder.position_embeddings.table
-    i, k = 5, 3
+    i = 5
+    k = 3
     for column, wave, slope in ((2 * k, torch.sin, torch.cos), (2 * k + 1, torch.cos, lambda x: -torch.sin(x))):
         gradients = dict(
             zip(
@@ -119,7 +120,9 @@ def test_fourier_table_has_the_derivatives_of_its_formula():
                 strict=True,
             )
         )
-        w, phi, a = table.frequency[k], table.phase[k], table.amplitude[k]
+        w = table.frequency[k]
+        phi = table.phase[k]
+        a = table.amplitude[k]
         torch.testing.assert_close(gradients["amplitude"][k], wave(w * i + phi))
         torch.testing.assert_close(gradients["phase"][k], a * slope(w * i + phi))
         torch.testing.assert_close(gradients["log_frequency"][k], a * i * w * slope(w * i + phi))  # dω = ω d(log ω)

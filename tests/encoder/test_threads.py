@@ -14,7 +14,8 @@ def texts(count: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(4)
     rows = [torch.randint(5, VOCAB, (1, 5 + i), generator=generator) for i in range(count)]
     for row in rows:
-        row[:, 0], row[:, -1] = 2, 3
+        row[:, 0] = 2
+        row[:, -1] = 3
     return rows
 
 
@@ -30,7 +31,9 @@ def test_inspecting_is_of_one_thread():
     start = Barrier(THREADS)
 
     def work(number: int) -> tuple[float, set[int]]:
-        ids, lengths, worst = rows[number], set(), 0.0
+        ids = rows[number]
+        lengths = set()
+        worst = 0.0
 
         def see(block, terms, allowed):
             lengths.add(terms["semantic"].shape[-1])
@@ -77,7 +80,8 @@ def test_terms_of_threads_are_of_their_texts():
 
 def test_overlapping_inspections_leave_nothing_behind(ids):
     """Inspections closed in the order in which they began leave no callback."""
-    model, seen = build("rope"), []
+    model = build("rope")
+    seen = []
     one, other = (model.inspect_terms(lambda block, terms, allowed, name=name: seen.append(name)) for name in "ab")
     one.__enter__()
     other.__enter__()

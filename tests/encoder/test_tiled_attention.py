@@ -9,7 +9,11 @@ from torch import Tensor
 from whatwhere.encoder import tiled_attention
 from whatwhere.encoder.tiled_attention import attend_in_tiles
 
-B, H, N, D_QK, D_V = 3, 2, 7, 5, 4
+B = 3
+H = 2
+N = 7
+D_QK = 5
+D_V = 4
 SCALE = 0.4
 BASES = ["none", "batch", "shared", "distance"]
 MASKS = ["none", "padding", "packing", "nothing"]
@@ -56,9 +60,14 @@ def inputs(base: str, kinds: int, dtype: torch.dtype = torch.float64, n: int = N
 
     shape = {"none": None, "batch": (B, H, n, n), "shared": (1, H, n, n), "distance": (H, 2 * n - 1)}[base]
     special = torch.zeros(B, n, dtype=torch.long)
-    special[0, 0] = special[0, -1] = special[2, 1] = 1  # none in the second example
-    special[0, n // 2] = special[2, 2] = max(kinds - 1, 1)
-    q, k, v = leaf(B, H, n, D_QK), leaf(B, H, n, D_QK), leaf(B, H, n, D_V)
+    special[0, 0] = 1  # none in the second example
+    special[0, -1] = 1
+    special[2, 1] = 1
+    special[0, n // 2] = max(kinds - 1, 1)
+    special[2, 2] = max(kinds - 1, 1)
+    q = leaf(B, H, n, D_QK)
+    k = leaf(B, H, n, D_QK)
+    v = leaf(B, H, n, D_V)
     return [q, k, v, leaf(*shape) if shape else None, leaf(kinds, kinds, H) if kinds else None, special]
 
 
@@ -70,7 +79,8 @@ def mask(kind: str, n: int = N) -> Tensor | None:
         return (torch.arange(n) < lengths[:, None])[:, None, None]
     if kind == "nothing":  # the second example has no token, the first no key for its query 1
         allowed = torch.ones(B, 1, n, n, dtype=torch.bool)
-        allowed[1], allowed[0, :, 1] = False, False
+        allowed[1] = False
+        allowed[0, :, 1] = False
         return allowed
     documents = (torch.arange(n) >= lengths[:, None]).long()
     return (documents[:, :, None] == documents[:, None])[:, None]
@@ -193,7 +203,8 @@ def test_dropout_keeps_the_declared_share_and_differs_between_calls() -> None:
     arguments = inputs("none", 0, n=n)
     first = dropout_factors(arguments[2], arguments, 0.1, seed=0)
     assert abs(float((first == 0).double().mean()) - 0.1) < 0.01  # 24,576 draws: five standard deviations
-    zero, identity = torch.zeros_like(arguments[0]), torch.eye(n, dtype=torch.float64).expand(B, H, n, n)
+    zero = torch.zeros_like(arguments[0])
+    identity = torch.eye(n, dtype=torch.float64).expand(B, H, n, n)
     second = n * attend_in_tiles(zero, zero, identity, None, None, arguments[5], None, SCALE, 0.1)
     assert 0.15 < float(((first == 0) != (second == 0)).double().mean()) < 0.21  # 2 · 0.1 · 0.9 if independent
 

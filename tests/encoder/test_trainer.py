@@ -88,7 +88,8 @@ def test_metrics_of_words_see_logits_of_every_token(tmp_path):
     seen = {}
 
     def metrics(predicted):
-        logits, labels = torch.tensor(predicted.predictions), torch.tensor(predicted.label_ids)
+        logits = torch.tensor(predicted.predictions)
+        labels = torch.tensor(predicted.label_ids)
         seen.update(logits=logits, labels=labels)
         chosen = labels != -100
         return {"right": float((logits.argmax(-1) == labels)[chosen].float().mean())}

@@ -142,22 +142,26 @@ ON_THE_HUB = {
 @pytest.mark.parametrize("name", TASKS)
 def test_the_hub_gives_the_same_rows(name, tmp_path, monkeypatch):
     # The Hub numbers MNLI's classes in another order than that of the words: heads were others, and so were labels.
-    task, (columns, classes) = TASKS[name], ON_THE_HUB[name]
+    task = TASKS[name]
+    (columns, classes) = ON_THE_HUB[name]
     right = range(len(classes)) if classes else [4.25, 0.2, 5.0]
     kind = datasets.ClassLabel(names=classes) if classes else datasets.Value("float32")
     features = datasets.Features({**dict.fromkeys(columns, datasets.Value("string")), "label": kind})
     header, row = RELEASE[name]
     heads = (header or "").lstrip("\ufeff").split("\t")
     places = [each if isinstance(each, int) else heads.index(each) for each in (*task.texts, task.label)]
-    on_hub, released = [], []
+    on_hub = []
+    released = []
     for number in right:
-        texts, fields = [f"{column} of {number}" for column in columns], row.split("\t")
+        texts = [f"{column} of {number}" for column in columns]
+        fields = row.split("\t")
         on_hub.append({**dict(zip(columns, texts, strict=True)), "label": number})
         label = classes[number] if classes and name in ("mnli", "qnli", "rte") else str(number)
         for place, value in zip(places, [*texts, label], strict=True):
             fields[place] = value
         released.append("\t".join(fields))
-    asked, split = [], task.splits[-1]
+    asked = []
+    split = task.splits[-1]
 
     def load(*what, split):
         asked.append((*what, split))
@@ -174,14 +178,18 @@ def test_the_hub_gives_the_same_rows(name, tmp_path, monkeypatch):
 
 def test_glue_metrics_equal_their_equations():
     rng = np.random.default_rng(0)
-    right, said = rng.integers(2, size=200), rng.integers(2, size=200)
-    tp, tn = np.sum((said == 1) & (right == 1)), np.sum((said == 0) & (right == 0))
-    fp, fn = np.sum((said == 1) & (right == 0)), np.sum((said == 0) & (right == 1))
+    right = rng.integers(2, size=200)
+    said = rng.integers(2, size=200)
+    tp = np.sum((said == 1) & (right == 1))
+    tn = np.sum((said == 0) & (right == 0))
+    fp = np.sum((said == 1) & (right == 0))
+    fn = np.sum((said == 0) & (right == 1))
     assert METRICS["accuracy"](said, right) == pytest.approx((tp + tn) / 200)
     assert METRICS["f1"](said, right) == pytest.approx(2 * tp / (2 * tp + fp + fn))
     root = np.sqrt(float((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
     assert METRICS["matthews"](said, right) == pytest.approx((tp * tn - fp * fn) / root)
-    x, y = rng.normal(size=50), rng.normal(size=50)
+    x = rng.normal(size=50)
+    y = rng.normal(size=50)
     assert METRICS["pearson"](x, y) == pytest.approx(np.corrcoef(x, y)[0, 1])
     ranks = [np.argsort(np.argsort(v)) for v in (x, y)]
     assert METRICS["spearman"](x, y) == pytest.approx(np.corrcoef(*ranks)[0, 1])
@@ -190,7 +198,8 @@ def test_glue_metrics_equal_their_equations():
 
 
 def test_protocols_are_those_printed():
-    dstg, tupe = RECIPES["dstg"], RECIPES["tupe"]
+    dstg = RECIPES["dstg"]
+    tupe = RECIPES["tupe"]
     assert len(dstg.settings) == 18 and {s.learning_rate for s in dstg.settings} == {6e-6, 5e-6, 2e-5}
     assert {s.batch_size for s in dstg.settings} == {4, 16, 32} and {s.weight_decay for s in dstg.settings} == {
         1e-2,
@@ -211,9 +220,11 @@ def test_halves_are_equal_for_all_and_disjoint():
 
 def test_tupe_median_is_of_best_scores_per_seed(tmp_path):
     """The median of TUPE is that of the seeds best scores at the best rate."""
-    rng, out = np.random.default_rng(0), tmp_path
+    rng = np.random.default_rng(0)
+    out = tmp_path
     config = GlueConfig.parse({"models": ["reference"], "tasks": ["cola"], "recipe": "tupe"})
-    labels, best = rng.integers(2, size=40), {setting.name: [] for setting in config.settings}
+    labels = rng.integers(2, size=40)
+    best = {setting.name: [] for setting in config.settings}
     for trial in trials(config):
         said = np.where(rng.random((3, 40)) < 0.3, 1 - labels, labels)  # three evaluations
         of_rows = [
@@ -254,7 +265,9 @@ def test_given_rates_replace_the_recipes():
 
 def test_the_interval_of_a_difference_is_over_seeds_too():
     # Rows alone made a difference of three fine-tunings separable whose signs parted by seed.
-    right, all_right, all_wrong = np.ones(40), np.ones(40), np.zeros(40)
+    right = np.ones(40)
+    all_right = np.ones(40)
+    all_wrong = np.zeros(40)
     pairs = [(all_right, all_wrong), (all_wrong, all_right), (all_right, all_right)]
     assert bounded(paired(METRICS["accuracy"], pairs[:1], right)) == (1.0, 1.0, 1.0)
     middle, low, high = bounded(paired(METRICS["accuracy"], pairs, right))

@@ -49,7 +49,8 @@ def test_every_kind_of_row_is_read(data):
         assert (made.kind, made.classes) == (kind, 2)
         train = made.splits["train"]
         assert [len(made.splits[split].labels) for split in ("train", "dev", "test")] == [24, 12, 12]
-        row, label = train.places[1], train.labels[1]
+        row = train.places[1]
+        label = train.labels[1]
         assert label == 1.0 and len(row) == (1 if kind in ("SENTENCE", "SENTENCE_PAIR_CROSS", "SENTENCE_TOKENS") else 2)
         inputs, _ = of("song")
         for words, each in zip(
@@ -62,7 +63,8 @@ def test_every_kind_of_row_is_read(data):
 
 
 def test_the_places_of_a_span_are_averaged(data):
-    model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
+    model = open_model("reference", "masked").model
+    tokenizer = load_tokenizer(ww.reference())
     samples = read_data_set(data / "sentence_spans").splits["dev"]
     found, _ = row_states(model, tokenizer, samples.texts, samples.places, [4])
     first = samples.places[0]
@@ -74,7 +76,8 @@ def test_the_places_of_a_span_are_averaged(data):
 
 def test_first_and_last_tokens_may_be_read():
     """First and last tokens of a place may be read."""
-    model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
+    model = open_model("reference", "masked").model
+    tokenizer = load_tokenizer(ww.reference())
     text = "unbelievably long"
     ids, offsets = (tokenizer(text, return_offsets_mapping=True)[k] for k in ("input_ids", "offset_mapping"))
     inside = [i for i, (start, end) in enumerate(offsets) if start < 12 and end > start]
@@ -250,12 +253,14 @@ SEVERAL = {
 @pytest.mark.parametrize("field", SEVERAL)
 def test_fields_are_means_of_data_sets_as_printed(field):
     for model in ("ap", "rp", "rope", "dstg"):
-        scores, phenomena = {}, {}
+        scores = {}
+        phenomena = {}
         for (name, of), printed in HOLMES_PHENOMENA.items():
             there, _, phenomenon = name.partition(": ")
             if (there, of) == (field, model):
                 for k in range(SEVERAL[field].get(phenomenon, 1)):
-                    scores[f"{name}.{k}"], phenomena[f"{name}.{k}"] = printed, (field, phenomenon)
+                    scores[f"{name}.{k}"] = printed
+                    phenomena[f"{name}.{k}"] = (field, phenomenon)
         of_phenomena, of_field = aggregated(scores, phenomena)
         printed = 0.49 if (field, model) == ("semantics", "dstg") else FLASH_HOLMES[field, model]  # 0.52 in Table 5
         # Phenomena are printed to two digits.
@@ -275,7 +280,8 @@ def test_published_tables_are_read(data):
 
 def test_data_sets_that_vary_over_seeds_are_excluded():
     """Data sets that vary over seeds for some model are left out."""
-    steady, wide = [0.50, 0.52, 0.51, 0.49, 0.5], [0.2, 0.5, 0.3, 0.6, 0.4]
+    steady = [0.50, 0.52, 0.51, 0.49, 0.5]
+    wide = [0.2, 0.5, 0.3, 0.6, 0.4]
     assert unsteady({"a": {"x": steady, "y": steady}, "b": {"x": wide, "y": steady}}) == {"x": np.std(wide, ddof=1)}
     assert unsteady({"a": {"x": [0.4]}}) == {}
 

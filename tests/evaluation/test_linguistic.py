@@ -44,7 +44,8 @@ def test_a_place_is_the_mean_of_its_tokens(kind, reference, tmp_path):
     if kind != "ours":
         others = [text.replace("", "e") for text in TEXTS]  # all letters and none of the words
         folder = str(save(kind, tmp_path / kind, others))
-        model, tokenizer = open_model(folder).model, load_tokenizer(folder)
+        model = open_model(folder).model
+        tokenizer = load_tokenizer(folder)
     slots = [Slot(1, 3, 24), Slot(0, 4, 9), Slot(0, 0, 18), Slot(2), Slot(1, 3, 24)]
     layers = [0, model.config.num_hidden_layers]
     how = {"truncation": True, "max_length": max_tokens(model.config), "return_tensors": "pt"}
@@ -171,7 +172,8 @@ def test_a_task_without_rows_or_classes_is_named(data):
 def test_rows_are_drawn_within_their_strata():
     rng = np.random.default_rng(0)
     strata = np.repeat([0, 1], [10, 90])[rng.permutation(100)]
-    a, b = strata.astype(float), np.zeros(100)  # one model is right in one stratum alone: its share never moves
+    a = strata.astype(float)  # one model is right in one stratum alone: its share never moves
+    b = np.zeros(100)
     value, low, high = bounded(paired(lambda said, right: float(said.mean()), [(a, b)], strata, strata))
     assert (value, low, high) == pytest.approx((0.9, 0.9, 0.9))
     assert bounded(paired(lambda said, right: float(said.mean()), [(a, b)], strata))[1] < 0.9

@@ -9,7 +9,8 @@ from whatwhere.analysis.record_context import RecordContext
 from whatwhere.length.vectors import framed, vector_records, vectors_in_pieces, vectors_of
 from whatwhere.records.record import select
 
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 SIZES = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
@@ -60,7 +61,8 @@ def test_pieces_are_weighted_by_their_tokens(ids):
 
 
 def test_records_are_those_of_loops(ids):
-    original, copy = bert(12), bert(12, seed=1)
+    original = bert(12)
+    copy = bert(12, seed=1)
     ids[:2, 10:] = ids[:2, :10]  # two second halves that are found
     records = vector_records(original, copy, Texts(ids), 7, "cyclic", RecordContext("m"))
 

@@ -116,7 +116,8 @@ def bert(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["ours", *KINDS])
 def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
     source = ww.reference() if kind == "ours" else str(save(kind, tmp_path / kind))
-    tokenizer, theirs = load_tokenizer(source), AutoModel.from_pretrained(source, dtype=torch.float32).eval()
+    tokenizer = load_tokenizer(source)
+    theirs = AutoModel.from_pretrained(source, dtype=torch.float32).eval()
     opened = open_model(source)
     columns = {"mean": slice(None), "cls": slice(None)}
     columns |= {"semantic": slice(8, None), "position": slice(8)} if kind == "ours" else {}
@@ -138,7 +139,8 @@ def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
 def test_ranks_correlate_as_spearmans_do():
     rng = np.random.default_rng(0)
     for _ in range(20):
-        a, b = rng.integers(12, size=50), rng.integers(30, size=50)
+        a = rng.integers(12, size=50)
+        b = rng.integers(30, size=50)
         drawn = rng.integers(50, size=50)
         for x, y in ((a, b), (a[drawn], b[drawn])):
             assert rank_correlation(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
@@ -178,7 +180,10 @@ def test_scores_are_those_of_scipy_and_scikit_learn(data, run):
     # mteb: ten shuffles, each of the one before, by a generator that begins anew; the first eight of each class.
     texts = rows("Banking77-local", data)
     train, test = (np.array(texts[split]["label"]) for split in ("train", "test"))
-    x, y, order, right = vectors(texts["train"]["text"]), vectors(texts["test"]["text"]), list(range(30)), []
+    x = vectors(texts["train"]["text"])
+    y = vectors(texts["test"]["text"])
+    order = list(range(30))
+    right = []
     for _ in range(10):
         np.random.RandomState(42).shuffle(order)
         few = [i for at, i in enumerate(order) if sum(train[j] == train[i] for j in order[:at]) < 8]
@@ -186,7 +191,8 @@ def test_scores_are_those_of_scipy_and_scikit_learn(data, run):
         right.append((model.predict(y) == test).mean())
     assert of["Banking77-local"].value == pytest.approx(np.mean(right), abs=1e-5) and of["Banking77-local"].n == 12
     found = rows("Cranfield-local", data)
-    documents, gains = vectors(found["corpus"]["text"]), []
+    documents = vectors(found["corpus"]["text"])
+    gains = []
     for name, text in zip(*found["queries"].values(), strict=True):
         ranked = np.argsort(-cosines(vectors([text])[0], documents))
         place = [found["corpus"]["id"][i] for i in ranked].index(next(iter(found["relevant"][name])))
@@ -293,9 +299,11 @@ def test_simcse_reads_the_models_training_windows(data, bert, tmp_path, monkeypa
     put(tmp_path / "docs.txt", sentences(60, seed=1))
     put(tmp_path / "text.txt", sentences(60))
     monkeypatch.setattr("whatwhere.evaluation.mteb.PythonDocs", lambda files: open_source(tmp_path / "docs.txt"))
-    windows, text = tmp_path / "study/corpus", open_source(tmp_path / "text.txt")
+    windows = tmp_path / "study/corpus"
+    text = open_source(tmp_path / "text.txt")
     build_windows(text, load_tokenizer(bert), windows, length=32, progress=False)
-    inside, outside = tmp_path / "study/models/inside/seed-0", tmp_path / "outside"
+    inside = tmp_path / "study/models/inside/seed-0"
+    outside = tmp_path / "outside"
     for folder in (inside, outside):
         shutil.copytree(bert, folder)
 

@@ -49,7 +49,8 @@ def test_without_dropout_probes_are_logistic_regressions(classes):
 
 @pytest.mark.parametrize(("classes", "twice"), [(2, False), (3, False), (3, True), (0, False)])
 def test_probes_are_those_of_a_plain_loop(classes, twice):
-    rows, dev = made(50, 1, classes=classes, variants=2), made(30, 1, classes=classes, seed=1, variants=2)
+    rows = made(50, 1, classes=classes, variants=2)
+    dev = made(30, 1, classes=classes, seed=1, variants=2)
     protocol = Protocol(0.01, 4, 16, dropout=0.2, patience=10, twice=twice, standardise=not twice)
     mask = np.array([[True, True, True, True, False, False]])
     probes = train_probes(rows, dev, mask, classes, [3, 4], protocol)
@@ -61,7 +62,8 @@ def test_probes_are_those_of_a_plain_loop(classes, twice):
 
 def test_probes_do_not_depend_on_each_other():
     """A probe is the same whatever is trained with it."""
-    rows, dev = made(70), made(40, seed=1)
+    rows = made(70)
+    dev = made(40, seed=1)
     columns = np.array([[True] * 6, [False, False, True, True, True, True]])
     protocol = replace(PLAIN, epochs=6)
     together = train_probes(rows, dev, columns, 3, [0, 7], protocol)
@@ -73,7 +75,8 @@ def test_probes_do_not_depend_on_each_other():
 
 
 def test_the_epoch_of_the_lowest_development_loss_is_kept():
-    rows, dev = made(40, classes=2), made(40, classes=2, seed=1)
+    rows = made(40, classes=2)
+    dev = made(40, classes=2, seed=1)
     wrong = Rows(dev.features, 1 - dev.labels)  # what is learned makes this worse from the first epoch on
     protocol = replace(PLAIN, rate=0.05, epochs=8, patience=2)
     kept = train_probes(rows, wrong, ALL, 2, [0], protocol)
@@ -84,7 +87,8 @@ def test_the_epoch_of_the_lowest_development_loss_is_kept():
 
 
 def test_the_online_code_is_the_sum_of_its_blocks():
-    rows, dev = made(200, 1, variants=2), made(50, 1, seed=1, variants=2)
+    rows = made(200, 1, variants=2)
+    dev = made(50, 1, seed=1, variants=2)
     protocol = replace(PLAIN, rate=0.05, epochs=4)
     bits = codelength(rows, dev, ALL, 3, [0, 1], protocol)
     ends = [round(share * 200) for share in PORTIONS if round(share * 200)]
@@ -113,7 +117,8 @@ def test_guesses_are_the_commonest_labels():
 
 def test_scores_are_those_of_scikit_learn_and_numpy():
     rng = np.random.default_rng(0)
-    said, right = rng.integers(5, size=300), rng.integers(1, 7, size=300)
+    said = rng.integers(5, size=300)
+    right = rng.integers(1, 7, size=300)
     assert macro_f1(said, right) == pytest.approx(f1_score(right, said, average="macro"))
     assert macro_f1(said, np.where(said == 2, -1, said)) < 1  # a class that was never seen in training
     assert pearson(said, right) == pytest.approx(np.corrcoef(said, right)[0, 1]) and pearson(said, said * 0) == 0.0

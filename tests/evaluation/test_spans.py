@@ -72,7 +72,9 @@ def test_scores_are_those_of_a_plain_implementation(said, right, version):
 
 def made_said(margins, f1):
     said = np.zeros(len(margins), SAID)
-    said["margin"], said["f1"], said["answered"] = margins, f1, True
+    said["margin"] = margins
+    said["f1"] = f1
+    said["answered"] = True
     return said
 
 
@@ -90,7 +92,8 @@ def test_the_threshold_is_the_best_of_all(rows):
 
 
 def test_a_question_beyond_the_threshold_is_left_unanswered():
-    said, unanswerable = made_said([-2.0, 1.0, 3.0], [0.5, 0.0, 0.25]), np.array([False, True, False])
+    said = made_said([-2.0, 1.0, 3.0], [0.5, 0.0, 0.25])
+    unanswerable = np.array([False, True, False])
     found = settled(said, unanswerable, 0.5)
     assert found["answered"].tolist() == [True, False, False] and found["f1"].tolist() == [0.5, 1.0, 0.0]
     assert threshold(said, unanswerable) == -2.0 and best_f1(said, unanswerable) == 0.5
@@ -156,11 +159,13 @@ def test_every_answer_is_found_from_its_window(tokenizer, data):
     paragraph = data.draw(st.lists(PIECES, min_size=1, max_size=30).map(" ".join).filter(str.strip))
     begin = data.draw(st.integers(0, len(paragraph) - 1))
     text = paragraph[begin : begin + data.draw(st.integers(1, 12))]
-    length, stride = data.draw(st.integers(16, 40)), data.draw(st.integers(1, 20))
+    length = data.draw(st.integers(16, 40))
+    stride = data.draw(st.integers(1, 20))
     batches = SpanBatches(asked(paragraph, (begin, text)), tokenizer, length, stride)
     encoded = tokenizer(paragraph, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     offsets = encoded["offset_mapping"]
-    firsts, lasts = batches.windows[:, 1], batches.windows[:, 2]
+    firsts = batches.windows[:, 1]
+    lasts = batches.windows[:, 2]
     room = length - int(batches.heads[0]) - 1  # [SEP] at the end
     assert firsts[0] == 0 and lasts[-1] == len(offsets) and np.all(firsts[1:] <= lasts[:-1])
     assert np.all(lasts - firsts <= room) and np.all(np.diff(firsts) <= stride)
@@ -233,7 +238,8 @@ def test_best_spans_are_those_of_a_loop(longest):
 
 def test_answers_are_best_over_a_questions_windows():
     """Against one window at a time, unbatched, and loops."""
-    tokenizer, rng = TOKENIZERS["wordpiece"], np.random.default_rng(0)
+    tokenizer = TOKENIZERS["wordpiece"]
+    rng = np.random.default_rng(0)
     paragraphs = [" ".join(rng.choice(["river", "music", "lake", "song", "the"], n)) for n in (4, 90, 40)]
     data = Questions(
         paragraphs, [""] * 3, [Question(str(i), "which one?", i, ((0, "river"),) * (i > 0)) for i in range(3)], 2
@@ -244,12 +250,14 @@ def test_answers_are_best_over_a_questions_windows():
     trainer = Trainer(model, LoopConfig(precision="fp32"), 1)
     found = answers(trainer, rows, 4)
     for number, question in enumerate(data.questions):
-        spans, nothing = {}, []
+        spans = {}
+        nothing = []
         for window in np.flatnonzero(rows.windows[:, 0] == number):
             row = rows._collate([(0, window)])
             with torch.no_grad():
                 out = model(row["input_ids"])
-            n, head = row["input_ids"].shape[1], rows.heads[window]
+            n = row["input_ids"].shape[1]
+            head = rows.heads[window]
             nothing.append(float(out.start_logits[0, 0] + out.end_logits[0, 0]))
             inside = [head <= i < n - 1 for i in range(n)]
             for score, first, last in by_loops(out.start_logits[0], out.end_logits[0], inside, 30):

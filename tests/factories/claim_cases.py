@@ -98,7 +98,8 @@ def shifted(model, part):
 
 def scored(family, half, tasks=("rte", "cola"), **scores):
     """Scores of models and of their untrained selves on some tasks, and the paired differences from the first model."""
-    start, base = 0.1, next(iter(scores.values()))
+    start = 0.1
+    base = next(iter(scores.values()))
     found = []
     for name, value in scores.items():
         model = name.replace("_", "-")

@@ -123,7 +123,8 @@ def supports(sign, half):
 def clusters(clear, half, semantic=0.25):
     """36 heads: that share of them clear, of which `semantic` are the semantic group; the half-width stands at the
     semantic term."""
-    k, total = round(clear * 36), 36
+    k = round(clear * 36)
+    total = 36
     group = round(semantic * k)
     shares = [0.9] * group + [0.1] * (k - group) + [0.6] * (total - k)
     return [

@@ -69,7 +69,10 @@ def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
     An import of torch in a new process takes seconds. What only a process of its own shows (signals, `-m`, a traceback
     on the way out) is tested with `command`.
     """
-    out, error, status, threads = io.StringIO(), io.StringIO(), 0, torch.get_num_threads()
+    out = io.StringIO()
+    error = io.StringIO()
+    status = 0
+    threads = torch.get_num_threads()
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(error),

@@ -72,7 +72,8 @@ def scores_of(output: Any) -> torch.Tensor:
 def assert_falls(losses: Sequence[float]) -> None:
     """Assert that the last third of the losses lies below the first by more than four standard errors of the two."""
     third = len(losses) // 3
-    first, last = losses[:third], losses[-third:]
+    first = losses[:third]
+    last = losses[-third:]
     error = ((statistics.variance(first) + statistics.variance(last)) / third) ** 0.5
     fall = statistics.mean(first) - statistics.mean(last)
     assert fall > 4 * error > 0, f"fell by {fall:.4f}, four standard errors are {4 * error:.4f}"

@@ -12,7 +12,8 @@ import whatwhere as ww
 from whatwhere.encoder import PRESETS
 
 VOCAB = 40
-CLS, SEP = 2, 3
+CLS = 2
+SEP = 3
 BLOCKS = ["neobert", "bert"]
 
 # What the tests call a scheme: a preset and the fields that make a variant of it.

@@ -66,7 +66,9 @@ class Work:
 
     def run(self, out: Path, change: int = 0, mode: str = "kill") -> tuple[int, str]:
         """Once, disturbed at a change (0: never); status and what was printed."""
-        process, held, other = self.start(out, change, mode), Path(f"{out}{HELD}"), ""
+        process = self.start(out, change, mode)
+        held = Path(f"{out}{HELD}")
+        other = ""
         if mode == "second" and change:
             while process.running() and not held.exists():
                 time.sleep(0.002)
@@ -103,7 +105,8 @@ def whole(work: Work, folder: Path) -> Work:
     began = time.monotonic()
     status, printed = work.run(out)
     assert status == 0, printed
-    work.seconds, work.changes = time.monotonic() - began, changes(printed)
+    work.seconds = time.monotonic() - began
+    work.changes = changes(printed)
     work.expected = work.result(out)
     work.begin(work.place(folder, "killed"))
     work.run(work.place(folder, "killed"), 2 * work.changes // 3)
@@ -164,11 +167,13 @@ def undecided(value: Any) -> Any:
 
 def works(folder: Path) -> list[Work]:
     """What is disturbed; the encoder of some is the whole of the first, the run of a page that of the study."""
-    text, table = folder / "corpus.txt", folder / "rows.tsv"
+    text = folder / "corpus.txt"
+    table = folder / "rows.tsv"
     text.write_text(sentences(80), encoding="utf-8")
     rows = [f"{line.split()[0]}\t{number % 2}" for number, line in enumerate(text.read_text().split("\n\n"))]
     table.write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-    out, corpus = "--out=OUT", [f"--corpus={text}", "--length=32", "--tokenizer=characters"]
+    out = "--out=OUT"
+    corpus = [f"--corpus={text}", "--length=32", "--tokenizer=characters"]
     training = Work("pretrain", ["pretrain", "--preset=dstg", *corpus, *TRAINED, out], every=6)
     encoder = str(training.place(folder))
     tuning = ["finetune", encoder, f"--data={table}", f"--dev={table}", "--length=32", "--steps=12"]

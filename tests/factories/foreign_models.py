@@ -42,7 +42,8 @@ def _word_pieces(
     texts: list[str], special: tuple[str, ...] = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ) -> dict[str, int]:
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    backend.normalizer = normalizers.BertNormalizer()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=list(special), show_progress=False)
     backend.train_from_iterator(texts, trainer)
     return backend.get_vocab()
@@ -50,7 +51,8 @@ def _word_pieces(
 
 def _byte_pairs(texts: list[str], special: list[str]) -> Tokenizer:
     backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False

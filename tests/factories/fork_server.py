@@ -107,7 +107,8 @@ def _whatwhere(held_before: str, signalled: str, *arguments: str) -> None:
     from whatwhere.cli import main
     from whatwhere.training.loop import Trainer
 
-    take, taken = Trainer.take_step, itertools.count(1)
+    take = Trainer.take_step
+    taken = itertools.count(1)
     at, *signals = map(int, signalled.split(",")) if signalled else (0,)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background with it ignored
 

@@ -49,7 +49,8 @@ def _distances(a: np.ndarray) -> np.ndarray:
 
 def _corrected(groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Signed squares (m, m), mean over random halves of the groups; floor of each half (splits, m)."""
-    squares, floors = [], []
+    squares = []
+    floors = []
     for _ in range(5):
         order = rng.permutation(len(groups))
         a, b = (_roots(groups[half].sum(axis=0)) for half in np.array_split(order, 2))
@@ -73,7 +74,8 @@ def _pairs(d: np.ndarray) -> np.ndarray:
 
 
 def _stress(table: np.ndarray, d: np.ndarray, scale: bool) -> float:
-    got, want = _pairs(_distances(table)), _pairs(d)
+    got = _pairs(_distances(table))
+    want = _pairs(d)
     return float(np.sum((got * (got @ want / (got @ got) if scale else 1) - want) ** 2) / np.sum(want**2))
 
 
@@ -84,12 +86,15 @@ def _root(square: float) -> float:
 
 def _scaled(table: np.ndarray, d: np.ndarray) -> np.ndarray:
     """Distances (pairs,) of a table at its best scale."""
-    got, want = _pairs(_distances(table)), np.maximum(_pairs(d), 0)
+    got = _pairs(_distances(table))
+    want = np.maximum(_pairs(d), 0)
     return got * (got @ want / (got @ got))
 
 
 def _violations(d: np.ndarray) -> float:
-    n, wrong, seen = len(d), 0, 0
+    n = len(d)
+    wrong = 0
+    seen = 0
     lag = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
     for i in range(n):
         nearer = (lag[i][:, None] < lag[i][None, :]) & (lag[i][:, None] > 0)
@@ -311,7 +316,10 @@ def make_run(
     """A complete made-up folder; corpora take turns between three regimes and an early drift."""
     rng = np.random.default_rng(3)
     (folder / "arrays").mkdir(parents=True)
-    study, entries, records, roots = folder.name, [], [], []
+    study = folder.name
+    entries = []
+    records = []
+    roots = []
     for i, name in enumerate(corpora):
         groups = counts(
             positions, vocabulary, documents, positions * (0.42 + 0.3 * i), ("drift", "regimes")[i % 2], rng

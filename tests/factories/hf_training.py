@@ -37,7 +37,8 @@ def rows(head: str, count: int = 32) -> list[dict[str, torch.Tensor]]:
     ids = torch.randint(5, VOCAB, (count, N), generator=generator)
     if head == "words":  # each word follows from the one after it
         ids = 5 + torch.arange(N) + 12 * (torch.arange(count) % 2)[:, None]
-    ids[:, 0], ids[:, -1] = 2, 3
+    ids[:, 0] = 2
+    ids[:, -1] = 3
     if head == "choices":  # of three texts the right one has words of its own
         right = torch.arange(count) % 3
         ids = ids[:, None].repeat(1, 3, 1)

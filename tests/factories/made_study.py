@@ -88,7 +88,8 @@ def _probes(name: str, model: str, seed: int, layers: int, rng: np.random.Genera
                 else:
                     value *= factor
                 splits = value + 0.008 * rng.standard_normal(5)
-                mean, half = float(splits.mean()), 2.776 * float(splits.std(ddof=1)) / math.sqrt(5)
+                mean = float(splits.mean())
+                half = 2.776 * float(splits.std(ddof=1)) / math.sqrt(5)
                 place = {"study": name, "model": model, "seed": seed, "layer": layer, "part": part, "n": 12_700}
                 records.append(Record(metric=metric, value=mean, low=mean - half, high=mean + half, **place))
                 records += [Record(metric=metric, value=float(v), index=i, **place) for i, v in enumerate(splits)]

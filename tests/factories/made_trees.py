@@ -9,7 +9,8 @@ _VERBS = {"Past": ("saw", "made"), "Pres": ("see", "make")}
 
 def clause(rng, first):
     """Lines (form, tag, features, head, label) of a clause, heads counted from `first`, its verb third."""
-    number, tense = rng.choice(["Sing", "Plur"], 2), rng.choice(["Past", "Pres"])
+    number = rng.choice(["Sing", "Plur"], 2)
+    tense = rng.choice(["Past", "Pres"])
     subject, other = (rng.choice(_NOUNS[each]) for each in number)
     verb = first + 2
     return [

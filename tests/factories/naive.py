@@ -10,42 +10,10 @@ et al. 2022); TISA (Wennberg and Henter 2021); Sandwich (Chi et al. 2023); FIRE 
 import math
 
 import torch
+from naive_vectors import Weights, gelu, layer_norm, linear, rms_norm, softmax, swish
 from torch import Tensor
 
-Weights = dict[str, Tensor]
 Streams = list[list[Tensor]]  # streams of tokens of vectors
-
-
-# Vectors
-
-
-def linear(x: Tensor, weights: Weights, name: str) -> Tensor:
-    """W x + b, or W x where the layer has no bias."""
-    y = weights[f"{name}.weight"] @ x
-    return y + weights[f"{name}.bias"] if f"{name}.bias" in weights else y
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return x / ((x * x).sum() / len(x) + eps) ** 0.5 * weight
-
-
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    centred = x - x.sum() / len(x)
-    return centred / ((centred * centred).sum() / len(x) + eps) ** 0.5 * weight + bias
-
-
-def gelu(x: Tensor) -> Tensor:
-    """x Φ(x) with the normal distribution function, not its tanh approximation (BERT)."""
-    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-
-
-def swish(x: Tensor) -> Tensor:
-    return x / (1 + torch.exp(-x))
-
-
-def softmax(logits: list[Tensor]) -> Tensor:
-    powers = torch.stack(logits).exp()
-    return powers / powers.sum()
 
 
 # Positions
@@ -96,7 +64,8 @@ def table_row(weights: Weights, c, position: float) -> Tensor:
 
 def t5_bucket(distance: int, buckets: int, furthest: int) -> int:
     """T5, as DSTG A.1 describes it: half of the buckets each way, exact to a quarter of them, then logarithmic."""
-    half, exact = buckets // 2, buckets // 4
+    half = buckets // 2
+    exact = buckets // 4
     offset = half if distance > 0 else 0
     size = abs(distance)
     if size < exact:
@@ -132,7 +101,8 @@ def turned(x: Tensor, position: int, c) -> Tensor:
 
 def decayed(x: Tensor, y: Tensor, distance: int, c) -> Tensor:
     """xPos in both directions: pair k of the product falls as ζ_k^(|distance| / s), ζ_k = (k / (d/2) + γ) / (1 + γ)."""
-    half, gamma = len(x) // 2, 0.4
+    half = len(x) // 2
+    gamma = 0.4
     zeta = [(k / half + gamma) / (1 + gamma) for k in range(half)]
     fall = torch.tensor([z ** (abs(distance) / c.xpos_scale_base) for z in zeta + zeta], dtype=x.dtype)
     return (fall * x) @ y
@@ -181,7 +151,9 @@ def heads_of(x: Tensor, c) -> tuple[Tensor, ...]:
 def projections(weights: Weights, c, layer: int, streams: Streams):
     """q[s][i][h], k[s][j][h] and v[s][j] (all heads in one vector) of each stream s."""
     qk = c.num_attention_heads * c.d_head
-    q, k, v = [], [], []
+    q = []
+    k = []
+    v = []
     for s, tokens in enumerate(streams):
         together = [linear(x, weights, f"layers.{layer}.attention.qkv.{s}").split([qk, qk, len(x)]) for x in tokens]
         q.append([heads_of(parts[0], c) for parts in together])
@@ -193,12 +165,15 @@ def projections(weights: Weights, c, layer: int, streams: Streams):
 def position_terms(weights: Weights, c, positions: list[int], cls: list[bool]):
     """The position-only values v_ij of TUPE, [h][i][j], before b_{j-i}; [CLS] reset to θ (eq. 9). Also p U_Q and p
     U_K."""
-    n, d, heads = len(positions), c.d_head, range(c.num_attention_heads)
+    n = len(positions)
+    d = c.d_head
+    heads = range(c.num_attention_heads)
     norm = [weights.get("untied.norm.weight"), weights.get("untied.norm.bias")]
     if c.untied == "free":  # TUPE section 5: no product, a parameter each pair
         v = [[[weights["untied.free"][h, i, j] for j in positions] for i in positions] for h in heads]
         theta = weights.get("untied.theta")
-        queries = keys = None
+        queries = None
+        keys = None
     else:
         scale = 1 / math.sqrt((4 if c.untied == "crossed" else 2) * d)
         p = [layer_norm(table_row(weights, c, i), *norm, c.norm_eps) for i in positions]
@@ -238,18 +213,23 @@ def network(weights: Weights, at: str, read: list[Tensor], activation) -> Tensor
 
 def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], visible: list[list[bool]]):
     """The terms of a word and a distance, each [h][i][j], and the queries q[i][h] that meet the words' keys."""
-    at, n, d, heads = f"layers.{layer}.attention.pair_terms", len(positions), c.d_head, c.num_attention_heads
+    at = f"layers.{layer}.attention.pair_terms"
+    n = len(positions)
+    d = c.d_head
+    heads = c.num_attention_heads
     back = [[i - j for j in positions] for i in positions]  # i - j, as most of these papers count
 
     def term(value):
         return [[[value(h, i, j) for j in range(n)] for i in range(n)] for h in range(heads)]
 
     if c.pair_terms == "shaw":  # eq. 4: x_i W^Q (a_ij^K)ᵀ / √d, a by clip(j - i, -k, k)
-        reach, table = c.relative_max_distance, weights[f"{at}.table"]
+        reach = c.relative_max_distance
+        table = weights[f"{at}.table"]
         a = {m: table[max(-reach, min(reach, -m)) + reach] for row in back for m in row}
         return q, {"semantic_to_relative": term(lambda h, i, j: q[i][h] @ a[back[i][j]] / math.sqrt(d))}
     if c.pair_terms == "deberta":  # eq. 3 and 4: δ is 0 for i - j <= -K, 2K - 1 for i - j >= K, else i - j + K
-        furthest, vectors = c.max_position_embeddings, weights["distance_vectors.table"]
+        furthest = c.max_position_embeddings
+        vectors = weights["distance_vectors.table"]
 
         def delta(m):
             return 0 if m <= -furthest else 2 * furthest - 1 if m >= furthest else m + furthest
@@ -264,7 +244,8 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             "relative_to_semantic": term(lambda h, i, j: k[j][h] @ queries[delta(back[j][i])][h] / math.sqrt(3 * d)),
         }
     if c.pair_terms == "xl":  # section 3.3: (a) + (b) + (c) + (d)
-        u, v = weights[f"{at}.u"], weights[f"{at}.v"]
+        u = weights[f"{at}.u"]
+        v = weights[f"{at}.v"]
         half = c.semantic_size // 2
         waves = {
             m: torch.tensor(
@@ -280,7 +261,8 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             "relative": term(lambda h, i, j: v[h] @ r[back[i][j]][h] / math.sqrt(d)),
         }
     if c.pair_terms == "fire":  # Li et al. 2024, in both directions
-        rate, least = weights[f"{at}.c"].abs(), (weights[f"{at}.stretch"] * c.max_position_embeddings / 4).abs()
+        rate = weights[f"{at}.c"].abs()
+        least = (weights[f"{at}.stretch"] * c.max_position_embeddings / 4).abs()
 
         def fire(h, i, j):
             far = torch.log(1 + rate * torch.maximum(least, torch.tensor(max(positions[i], positions[j]))))
@@ -307,7 +289,8 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
         seen = [i] if i == j else seen
         gates = [torch.sigmoid(q[i][h] @ k[m][h] / math.sqrt(d)) for m in seen]
         p = sum(gates, torch.zeros((), dtype=torch.float64)).clamp(max=len(table) - 1)
-        below, above = math.floor(p.detach()), math.ceil(p.detach())
+        below = math.floor(p.detach())
+        above = math.ceil(p.detach())
         return (1 - (p - below)) * (q[i][h] @ table[below]) + (p - below) * (q[i][h] @ table[above])
 
     return q, {"semantic_to_relative": term(cope)}
@@ -315,7 +298,9 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
 
 def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int], ids: list[int], visible):
     """The named terms of the scores, each [h][i][j], and the values v[s][j]."""
-    n, d, heads = len(positions), c.d_head, c.num_attention_heads
+    n = len(positions)
+    d = c.d_head
+    heads = c.num_attention_heads
     cls = [token == c.cls_token_id for token in ids]
     special = [token in (c.cls_token_id, c.sep_token_id) for token in ids]
     q, k, v = projections(weights, c, layer, streams)
@@ -332,7 +317,8 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
         scale = 1 / math.sqrt((3 if c.pair_terms == "deberta" else 1) * d)
         q[-1], found = content_terms(weights, c, layer, q[-1], k[-1], positions, visible)
     if len(streams) == 1:
-        (q,), (k,) = q, k
+        (q,) = q
+        (k,) = k
         name = "mixed" if c.absolute != "none" and c.untied == "none" else "semantic"
         found[name] = term(q, k)
         if c.rotation == "xpos":
@@ -344,10 +330,13 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
                 for h in range(heads)
             ]
     else:
-        (q_pos, q), (k_pos, k) = q, k
-        found["semantic"], absolute = term(q, k), term(q_pos, k_pos)
+        (q_pos, q) = q
+        (k_pos, k) = k
+        found["semantic"] = term(q, k)
+        absolute = term(q_pos, k_pos)
         if c.stream_qk == "joint":  # SPLIT: one W_Q over [p ‖ s], so that q = p W_pos + s W_sem, and likewise k
-            found["semantic_to_absolute"], found["absolute_to_semantic"] = term(q, k_pos), term(q_pos, k)
+            found["semantic_to_absolute"] = term(q, k_pos)
+            found["absolute_to_semantic"] = term(q_pos, k)
         elif c.absolute_skips_special:  # DSTG eq. 2: 1[i ∉ S ∧ j ∉ S]
             zero = torch.zeros((), dtype=torch.float64)
             absolute = [
@@ -358,7 +347,8 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
     if c.untied != "none":
         found["absolute"], u_query, u_key = position_terms(weights, c, positions, cls)
         if c.untied == "crossed":  # TUPE section 4.3, BERT-A^d
-            found["semantic_to_absolute"], found["absolute_to_semantic"] = term(q, u_key), term(u_query, k)
+            found["semantic_to_absolute"] = term(q, u_key)
+            found["absolute_to_semantic"] = term(u_query, k)
     if c.relative != "none":
         at = "relative" if c.relative_shared else f"layers.{layer}.attention.relative"
         distances = sorted({j - i for i in positions for j in positions})
@@ -392,7 +382,8 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
 def attention_weights(c, found, visible: list[list[bool]]):
     """softmax over the visible keys of the sum of all terms: [h][i], vectors over j with 0 at keys that are not
     seen."""
-    n, hidden = len(visible), torch.tensor(-math.inf, dtype=torch.float64)
+    n = len(visible)
+    hidden = torch.tensor(-math.inf, dtype=torch.float64)
 
     def row(h, i):
         return softmax([sum(term[h][i][j] for term in found.values()) if visible[i][j] else hidden for j in range(n)])
@@ -402,7 +393,8 @@ def attention_weights(c, found, visible: list[list[bool]]):
 
 def mix(weights: Weights, c, layer: int, attn, v) -> Streams:
     """Outputs of the attention, each stream by its own W_O: [s][i]. `attn` is [h][i], vectors over j; `v` is [s][j]."""
-    n, heads = len(v[0]), c.num_attention_heads
+    n = len(v[0])
+    heads = c.num_attention_heads
     widths = [len(tokens[0]) for tokens in v]
     if c.stream_values == "consecutive":  # SPLIT: [p W_pos ‖ s W_sem] sliced over the heads as if it were one vector
         v = [[torch.cat([tokens[j] for tokens in v]) for j in range(n)]]
@@ -422,7 +414,8 @@ def norm(weights: Weights, c, name: str, streams: Streams) -> Streams:
     """A norm for each stream: RMSNorm in the NeoBERT block, LayerNorm in BERT's."""
     out = []
     for s, tokens in enumerate(streams):
-        weight, bias = weights[f"{name}.norms.{s}.weight"], weights.get(f"{name}.norms.{s}.bias")
+        weight = weights[f"{name}.norms.{s}.weight"]
+        bias = weights.get(f"{name}.norms.{s}.bias")
         if c.block == "bert":
             out.append([layer_norm(x, weight, bias, c.norm_eps) for x in tokens])
         else:
@@ -519,7 +512,8 @@ def encode(weights: Weights, c, ids: list[int], positions: list[int], visible: l
     if c.bilevel:
         rows, positions = segments(c, ids, visible)
     streams = embed(weights, c, ids, rows, visible)
-    hidden, collected = [whole(streams)], []
+    hidden = [whole(streams)]
+    collected = []
     for layer in range(c.num_hidden_layers):
         streams, found = block(weights, c, layer, streams, positions, ids, visible)
         hidden.append(whole(streams))

@@ -19,7 +19,9 @@ def naive_weights(terms, chosen):
     """{part: (L, documents, h, n, n)}: a softmax of each term alone and of their sum, over the keys of the same
     document."""
     some = next(iter(terms.values()))
-    L, h, n = some.shape[0], some.shape[2], some.shape[3]
+    L = some.shape[0]
+    h = some.shape[2]
+    n = some.shape[3]
     numbers = {name: term.tolist() for name, term in terms.items()}  # indexing a tensor takes microseconds each time
     found = {part: np.zeros((L, len(chosen), h, n, n)) for part in [*terms, TOTAL]}
     for b in range(len(chosen)):

@@ -81,7 +81,8 @@ def plain_probe(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         adam, lambda i: i / max(rise, 1) if i < rise else max(0.0, (steps - i) / max(1, steps - rise))
     )
-    x, y = torch.from_numpy(rows.features[0]), torch.from_numpy(rows.labels[variant])
+    x = torch.from_numpy(rows.features[0])
+    y = torch.from_numpy(rows.labels[variant])
     mean, spread = (x.mean(0), x.std(0, correction=0)) if protocol.standardise else (0.0, 1.0)
 
     def outputs(features: Tensor, keep: Tensor | float = 1.0) -> Tensor:
@@ -177,7 +178,8 @@ def linguistic_scores(
     of = {s: (x, np.array([names.index(label) for label in labels])) for s, (x, labels) in splits.items()}
     x, y = of["train"]
     control = [np.zeros_like(y)] * (task == "pos")  # a second labelling draws weights, too
-    train, dev = Rows(x[None], np.stack([y, *control])), Rows(of["dev"][0][None], of["dev"][1][None])
+    train = Rows(x[None], np.stack([y, *control]))
+    dev = Rows(of["dev"][0][None], of["dev"][1][None])
     mask = np.ones((1, x.shape[-1]), bool)
     scores = []
     for seed in range(seeds):
@@ -192,7 +194,8 @@ def linguistic_scores(
 
 def _state_of(kind: str, row: dict[str, str], states: PlainStates) -> np.ndarray:
     """State of a row of Holmes: whole texts, or the mean of its places, inputs side by side."""
-    inputs, context = literal_eval(row["inputs"]), literal_eval(row["context"] or "[]")
+    inputs = literal_eval(row["inputs"])
+    context = literal_eval(row["context"] or "[]")
     between = f" {states.tokenizer.sep_token} "
     if kind == "SENTENCE_PAIR_CROSS":
         return states.whole(between.join(inputs))
@@ -243,6 +246,7 @@ def holmes_score(folder: Path, longest: int, data_set: Path, kind: str, seeds: i
     scores = []
     for seed in range(seeds):
         _, predict = plain_probe(of["train"], of["dev"], mask, 0 if numbers else 2, seed, OF_HOLMES)
-        said, right = predict(of["test"].features[0]), of["test"].labels[0]
+        said = predict(of["test"].features[0])
+        right = of["test"].labels[0]
         scores.append(pearsonr(said, right)[0] if numbers else f1_score(right, said, average="macro"))
     return float(np.mean(scores))

@@ -127,7 +127,8 @@ def plainly(text: str) -> str:
 
 def plain_f1(said: str, right: str, version: int) -> float:
     """Precision and recall over words, each word of the right answer used up once."""
-    words, left = plainly(said).split(), plainly(right).split()
+    words = plainly(said).split()
+    left = plainly(right).split()
     if not words or not left:
         return float(words == left) if version == 2 else 0.0
     wanted = len(left)
@@ -136,7 +137,8 @@ def plain_f1(said: str, right: str, version: int) -> float:
         if word in left:
             left.remove(word)
             same += 1
-    precision, recall = same / len(words), same / wanted
+    precision = same / len(words)
+    recall = same / wanted
     return 2 * precision * recall / (precision + recall) if same else 0.0
 
 
@@ -207,7 +209,8 @@ def answered(
         text = ""
         for window in windows:
             output = model(**{name: torch.tensor([values]) for name, values in window["inputs"].items()})
-            start, end = output.start_logits[0].tolist(), output.end_logits[0].tolist()
+            start = output.start_logits[0].tolist()
+            end = output.end_logits[0].tolist()
             nothing = min(nothing, start[0] + end[0])
             for i, j in itertools.combinations_with_replacement(window["tokens"], 2):
                 if j - i < LONGEST and start[i] + end[j] > best:
@@ -235,11 +238,13 @@ def scored(
     most = np.inf
     if none[choosing].any():
         most = -np.inf
-        gained = best = 0.0
+        gained = 0.0
+        best = 0.0
         for question in sorted(choosing.tolist(), key=lambda i: margins[i]):
             gained += -1 if none[question] else scores[question, 1]
             if gained > best:
-                best, most = gained, margins[question]
+                best = gained
+                most = margins[question]
     kept = np.where((margins <= most)[:, None], scores, none[:, None])
     return kept[:, 0], kept[:, 1]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 PAGE = (Path(__file__).parents[2] / "docs/runs.md").read_text(encoding="utf-8")
 POOLINGS = ("mean", "cls", "semantic", "position")
-EVERY, MODEL, WINDOWS = "Every folder", "A model", "Windows"
+EVERY = "Every folder"
+MODEL = "A model"
+WINDOWS = "Windows"
 MEASURED = ("tokens_per_second", "waiting", "peak_memory_bytes")  # of a line of a log: no two trainings have the same
 
 

@@ -4,7 +4,9 @@ import numpy as np
 
 from whatwhere.analysis.passes import ChosenWindows
 
-VOCAB, CLS, SEP = 40, 2, 3
+VOCAB = 40
+CLS = 2
+SEP = 3
 
 
 def documents(
@@ -14,7 +16,8 @@ def documents(
     documents a row."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(5, VOCAB, (count, n))
-    ids[:, 0], ids[:, -1] = CLS, SEP
+    ids[:, 0] = CLS
+    ids[:, -1] = SEP
     mask = np.ones((count, n), dtype=np.int64)
     if inner:
         for i in range(count):
@@ -22,7 +25,9 @@ def documents(
     if padded:
         for i in range(count):
             end = n - i % 3
-            ids[i, end - 1], ids[i, end:], mask[i, end:] = SEP, 0, 0
+            ids[i, end - 1] = SEP
+            ids[i, end:] = 0
+            mask[i, end:] = 0
     positions = np.tile(np.arange(n), (count, 1))
     document_ids = None
     if packed:

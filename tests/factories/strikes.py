@@ -57,7 +57,8 @@ def disturbed(folder: str, change: str, mode: str, cores: str, *words: str) -> N
 
 
 def _writes(arguments: tuple[object, ...]) -> bool:
-    mode, flags = arguments[1], arguments[2]
+    mode = arguments[1]
+    flags = arguments[2]
     if isinstance(mode, str):
         return any(sign in mode for sign in "wax+")
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
@@ -80,7 +81,8 @@ def _strike(mode: str, folder: str, last: Sequence[str]) -> None:
             time.sleep(0.002)
     else:
         if mode == "torn" and last and os.path.isfile(last[0]):
-            name, size = os.path.basename(last[0]), os.path.getsize(last[0])
+            name = os.path.basename(last[0])
+            size = os.path.getsize(last[0])
             if name == "log.jsonl" or name.startswith("."):
                 os.truncate(last[0], max(size - 7, 0) if name == "log.jsonl" else size // 2)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -94,7 +96,8 @@ def _take_rights(folder: Path) -> None:
         system = ctypes.CDLL(None)
         for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
             system.prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
-        who, rights = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()  # version 3, this process
+        who = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this process
+        rights = (ctypes.c_uint32 * 6)()
         system.capget(who, rights)
         for i in range(3):
             rights[i] &= ~0b110

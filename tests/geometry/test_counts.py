@@ -89,10 +89,13 @@ def test_sums_in_files_give_the_same_numbers(monkeypatch):
         tracemalloc.stop()
         return found, peak
 
-    (_, few), (many, more), (in_memory, most) = counted(300, 6000), counted(3000, 6000), counted(3000, 1 << 21)
+    (_, few) = counted(300, 6000)
+    (many, more) = counted(3000, 6000)
+    (in_memory, most) = counted(3000, 1 << 21)
     assert more < 1.7 * few and most > 5 * few
     for name in ("data", "indices", "indptr"):
-        ours, theirs = getattr(many, name), getattr(in_memory, name)
+        ours = getattr(many, name)
+        theirs = getattr(in_memory, name)
         assert ours.dtype == theirs.dtype and (ours == theirs).all()
     many.data[:] = 0  # as of counts in memory, not an error
     assert many.sum() == 0
@@ -197,7 +200,8 @@ def test_groups_are_the_counts_of_their_documents():
 
 
 def test_counts_of_two_corpora_add_up():
-    (_, a), (_, b) = made(0), made(1, {**FACTS, "corpora": [{"name": "b"}]})
+    (_, a) = made(0)
+    (_, b) = made(1, {**FACTS, "corpora": [{"name": "b"}]})
     both = a + b
     np.testing.assert_array_equal(both.matrix.toarray(), a.matrix.toarray() + b.matrix.toarray())
     assert both.documents.sum() == 60 and [c["name"] for c in both.facts["corpora"]] == ["a", "b"]

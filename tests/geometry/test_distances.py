@@ -29,7 +29,8 @@ def test_sparse_products_and_distances_equal_dense_ones(density, block, monkeypa
     """With blocks of a few columns and rows, and with one block; crowded columns and others."""
     monkeypatch.setattr(module, "_BLOCK", block)
     monkeypatch.setattr(module, "_PAIRS", block)
-    a, b = random_sparse(40, 300, density, 0), random_sparse(25, 300, density, 1)
+    a = random_sparse(40, 300, density, 0)
+    b = random_sparse(25, 300, density, 1)
     np.testing.assert_allclose(inner_products(a), a.toarray() @ a.toarray().T, atol=1e-12)
     np.testing.assert_allclose(inner_products(a, b), a.toarray() @ b.toarray().T, atol=1e-12)
     np.testing.assert_allclose(row_distances(a), squareform(pdist(a.toarray())), rtol=1e-12, atol=1e-13)

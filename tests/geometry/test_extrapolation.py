@@ -12,7 +12,9 @@ from whatwhere import geometry
 from whatwhere.geometry import extrapolate
 from whatwhere.geometry.extrapolation import METHODS, _network
 
-N, D, LONG = 24, 6, 61
+N = 24
+D = 6
+LONG = 61
 GIVEN = {"mds": {"points": np.random.default_rng(5).normal(size=(200, 3))}}
 STRETCHED = ("linear", "nearest")
 

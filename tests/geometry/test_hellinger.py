@@ -48,7 +48,8 @@ def test_near_equal_distributions_are_told_apart():
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_two_corpora_are_compared_position_by_position(make):
-    p, q = distributions(10, 40, 0), distributions(10, 40, 1)
+    p = distributions(10, 40, 0)
+    q = distributions(10, 40, 1)
     both = naive_hellinger(np.concatenate([p, q]))
     np.testing.assert_allclose(hellinger(make(p), q), both[np.arange(10), np.arange(10, 20)], atol=1e-14)
     assert not hellinger(make(p), make(p)).any()

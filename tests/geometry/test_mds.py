@@ -141,7 +141,8 @@ def test_signed_squares_give_a_rank_above_the_noise():
 
 def guttman(coords, dist):
     """One step of SMACOF written out (Borg & Groenen, eq. 8.25)."""
-    n, d = len(coords), between(coords)
+    n = len(coords)
+    d = between(coords)
     b = np.zeros((n, n))
     for i in range(n):
         for j in range(n):
@@ -163,7 +164,8 @@ def test_smacof_steps_are_guttman_transforms(dist):
 
 @pytest.mark.parametrize("dims", [1, 2, 3, 10])
 def test_smacof_stress_never_rises_and_is_below_classical_mds(dist, dims):
-    classical, m = classical_mds(dist, dims), smacof(dist, dims)
+    classical = classical_mds(dist, dims)
+    m = smacof(dist, dims)
     assert np.all(np.diff(m.history) <= 0) and m.history[0] == pytest.approx(classical.stress)
     assert m.stress < classical.stress
     assert m.stress == m.history[-1] == pytest.approx(stress(m.coords, dist), rel=1e-12)

@@ -21,7 +21,9 @@ from whatwhere.geometry.mds import centred_gram
 
 def naive(d):
     """The contract written out: distinct i, j, k with |i - j| < |i - k|."""
-    n, violated, triples = len(d), 0, 0
+    n = len(d)
+    violated = 0
+    triples = 0
     for i in range(n):
         for j in range(n):
             for k in range(n):

@@ -35,9 +35,11 @@ def error(found, truth):
 @pytest.mark.parametrize("make", [sparse.csr_array, np.asarray], ids=["sparse", "dense"])
 def test_corrected_squares_are_the_formula_of_four_distances(make):
     """½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²)."""
-    p, q = distributions(8, 40, 0), distributions(8, 40, 1)
+    p = distributions(8, 40, 0)
+    q = distributions(8, 40, 1)
     d = naive_hellinger(np.concatenate([p, q])) ** 2
-    i, j = np.arange(8)[:, None], np.arange(8)
+    i = np.arange(8)[:, None]
+    j = np.arange(8)
     expected = (d[i, j + 8] + d[i + 8, j]) / 2 - (d[i, i + 8] + d[j, j + 8]) / 2
     found = corrected_squares(make(np.sqrt(p)), make(np.sqrt(q)))
     np.testing.assert_allclose(found, expected, atol=1e-14)
@@ -50,7 +52,8 @@ def test_corrected_squares_are_the_formula_of_four_distances(make):
 def test_correction_is_nearer_the_truth(vocabulary, tokens, drift):
     """Correction is nearer to the truth than the plug in."""
     p = distributions(20, vocabulary, drift=drift)
-    groups, truth = grouped(p, tokens), hellinger(p)
+    groups = grouped(p, tokens)
+    truth = hellinger(p)
     corrected = corrected_hellinger(groups, np.arange(20))
     assert error(corrected.distances, truth) < 0.4 * error(plug_in(groups), truth)
 
@@ -59,7 +62,8 @@ def test_equal_distributions_average_zero():
     """Without equal support the fall of support alone makes distances that grow with the lag: a geometry of nothing."""
     p = np.repeat(distributions(1, 3000), 20, axis=0)
     pairs = np.triu_indices(20, 1)
-    thinned, plain = [], []
+    thinned = []
+    plain = []
     for seed in range(6):
         groups = grouped(p, FALLING, seed=seed)
         thinned.append(corrected_hellinger(groups, np.arange(20), splits=4).squares[pairs])

@@ -60,7 +60,8 @@ def test_shares_and_power_sum_to_one_and_parseval_holds(table):
 
 def test_dct_power_is_the_written_out_sum(table):
     s = spectrum(table)
-    i, m = np.arange(40), np.arange(40)
+    i = np.arange(40)
+    m = np.arange(40)
     raw = s.scores.T @ np.cos(np.pi * np.outer(i + 0.5, m) / 40)
     power = raw**2 * np.where(m == 0, 1 / 40, 2 / 40)
     np.testing.assert_allclose(power.sum(1), (s.scores**2).sum(0))  # Parseval
@@ -68,7 +69,8 @@ def test_dct_power_is_the_written_out_sum(table):
 
 
 def test_components_equal_sklearn_pca(table):
-    s, pca = spectrum(table), PCA().fit(table)
+    s = spectrum(table)
+    pca = PCA().fit(table)
     np.testing.assert_allclose(s.shares, pca.explained_variance_ratio_, atol=1e-14)
     np.testing.assert_allclose(np.abs(s.scores), np.abs(pca.transform(table)), atol=1e-11)
 
@@ -196,14 +198,16 @@ def test_revolutions_count_whole_turns():
 
 
 def test_sign_is_fixed(table):
-    s, flipped = spectrum(table), spectrum(-table)
+    s = spectrum(table)
+    flipped = spectrum(-table)
     np.testing.assert_allclose(s.scores, flipped.scores, atol=1e-11)
     assert spectrum(-waves(32, 1)).scores[0, 0] > 0
 
 
 @pytest.mark.parametrize("factor", [1e-200, 1e-8, 3.0, 1e200])
 def test_scale_changes_scores_only(table, factor):
-    a, b = spectrum(table), spectrum(table * factor)
+    a = spectrum(table)
+    b = spectrum(table * factor)
     for name in ("shares", "dct_power", "low4", "n50", "equivariance", "revolutions"):
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(a.scores, b.scores / factor, atol=1e-10)
@@ -211,7 +215,9 @@ def test_scale_changes_scores_only(table, factor):
 
 def test_rotation_and_offset_change_nothing(table):
     q = ortho_group.rvs(12, random_state=0)
-    a, rotated, moved = spectrum(table), spectrum(table @ q), spectrum(table + np.arange(12))
+    a = spectrum(table)
+    rotated = spectrum(table @ q)
+    moved = spectrum(table + np.arange(12))
     for name in ("shares", "scores", "dct_power", "n50"):
         np.testing.assert_allclose(getattr(a, name), getattr(rotated, name), atol=1e-11)
         np.testing.assert_allclose(getattr(a, name), getattr(moved, name), atol=1e-11)
@@ -251,7 +257,8 @@ def test_bad_tables_are_one_line_errors(bad, message):
 
 def test_the_white_floor_equals_added_noise():
     """The white floor is the share of noise that was added."""
-    n, d = 128, 8
+    n = 128
+    d = 8
     noise = np.array([white_floor(np.random.default_rng(k).normal(size=(n, d))) for k in range(200)])
     assert noise.mean() == pytest.approx(0.97, abs=0.02) and noise.min() > 2 / 3  # cut at 1
     # Waves outside the band, slow and from row to row, have no floor; noise of equal power beside them is half.

@@ -21,7 +21,8 @@ def table():
 
 def naive(table, dist):
     """GEOM eq. 4 written out."""
-    above = below = 0.0
+    above = 0.0
+    below = 0.0
     for i in range(len(table)):
         for j in range(i + 1, len(table)):
             above += (np.sqrt(((table[i] - table[j]) ** 2).sum()) - dist[i, j]) ** 2

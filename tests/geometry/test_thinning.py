@@ -20,7 +20,8 @@ def test_mean_roots_are_the_sums_over_the_binomial_distribution(support):
     """Counts on both sides of each of the three ways; the series is right to 5e-6."""
     counts = np.array([0, 1, 2, 5, 63, 64, 65, 300, 499])
     row = np.append(counts, support - counts.sum() if support > counts.sum() else 1)
-    total, tokens = row.sum(), 700
+    total = row.sum()
+    tokens = 700
     found = thinned_roots(sparse.csr_array(row[None]), tokens).toarray()[0]
     np.testing.assert_allclose(
         found, [expected(c, tokens / total) / np.sqrt(tokens) for c in row], rtol=5e-6, atol=1e-12

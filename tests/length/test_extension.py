@@ -113,13 +113,15 @@ def test_a_model_of_transformers_reads_on(kind, first, tmp_path):
     before = make(kind, tmp_path / "m")
     facts = extend(tmp_path / "m", tmp_path / "long", 90, "cyclic")
     assert (facts["before"], facts["length"]) == (40, 90)
-    old, new = read_table(tmp_path / "m").numpy(), read_table(tmp_path / "long").numpy()  # rows of no position left out
+    old = read_table(tmp_path / "m").numpy()  # rows of no position left out
+    new = read_table(tmp_path / "long").numpy()
     assert old.shape == (40, 16) and new.shape == (90, 16)
     assert (new[:40] == old).all()
     assert new[first:] == pytest.approx(extrapolate(old[first:], 90 - first, "cyclic"), abs=1e-6)
     after = AutoModel.from_pretrained(tmp_path / "long").eval()
     with torch.no_grad():
-        short, long = torch.randint(3, 50, (1, 40)), torch.randint(3, 50, (1, 90))
+        short = torch.randint(3, 50, (1, 40))
+        long = torch.randint(3, 50, (1, 90))
         assert torch.equal(before(short).last_hidden_state, after(short).last_hidden_state)
         assert after(long).last_hidden_state.isfinite().all()
         with pytest.raises((IndexError, RuntimeError)):
@@ -196,7 +198,8 @@ def test_a_copy_keeps_its_table(copies):
     """A copy by the verb keeps its table and its tokenizer reads on."""
     root, _, _, told = copies
     assert told == ["200", "200"]
-    old, new = read_table(ww.reference()).numpy(), read_table(root / "reference").numpy()
+    old = read_table(ww.reference()).numpy()
+    new = read_table(root / "reference").numpy()
     assert (new[:128] == old).all()
     assert new[150] == pytest.approx(old[-1] / (1 + np.log1p(150 - 127)), rel=0.01)  # bfloat16
     with torch.no_grad():
@@ -305,7 +308,8 @@ def test_low_rank_copies_continue_the_product(method, as_written, tmp_path):
     model = ww.EncoderForMaskedLM(ww.preset("low-rank", size="tiny", vocab_size=60))
     model.save_pretrained(tmp_path / "m")
     extend(tmp_path / "m", tmp_path / "long", 300, method, as_written=as_written)
-    old, new = read_table(tmp_path / "m").numpy(), read_table(tmp_path / "long").numpy()
+    old = read_table(tmp_path / "m").numpy()
+    new = read_table(tmp_path / "long").numpy()
     apart = new[1:] - extrapolate(old[1:], 299, method, as_written=as_written)
     mixed = model.encoder.position_embeddings.table.B.detach().double().numpy()
     assert np.abs(apart @ mixed).max() < 1e-7  # the nearest of its rank: nothing is left in the columns of B
@@ -417,7 +421,8 @@ def test_corpus_points_come_from_geometry(tmp_path):
     how = ("--length", "200", "--method", "mds", "--points", str(points), "--out", str(tmp_path / "long"))
     done = whatwhere("extrapolate", "reference", *how)
     assert done.returncode == 0 and "reads 200 tokens, 128 before, by the method mds" in done.stdout, done.stderr
-    old, new = read_table(ww.reference()).double().numpy(), read_table(tmp_path / "long").double().numpy()
+    old = read_table(ww.reference()).double().numpy()
+    new = read_table(tmp_path / "long").double().numpy()
     image = np.column_stack([held, np.ones(len(held))])  # its least-squares image of the rows behind [CLS]
     expected = image[1:200] @ np.linalg.lstsq(image[1:128], old[1:], rcond=None)[0]
     assert (new[:128] == old).all() and new[128:] == pytest.approx(expected[127:], abs=2e-3)  # bfloat16

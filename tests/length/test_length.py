@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,9 +21,7 @@ from whatwhere.length.extension import Continued, adapt, extend
 from whatwhere.length.long_documents import _excerpts, long_texts
 from whatwhere.length.longer_texts import LONG_TEXTS, LengthConfig, _trials, about, chosen_gains, length_records
 from whatwhere.models.open import open_model
-from whatwhere.records.record import Record, read_records
-from whatwhere.report.figures import longer
-from whatwhere.report.loaded_run import Run
+from whatwhere.records.record import read_records
 from whatwhere.run.folder import RunFolder
 from whatwhere.study import evaluation_run as evaluate
 
@@ -71,7 +68,8 @@ def test_excerpts_begin_behind_the_first_quarter(corpus, tokenizer, texts):
     assert set(others.document_numbers()) == set(range(13, 19)) and len(others) > 12
     documents = corpus.read_text(encoding="utf-8").split("\n\n")
     for row, number in enumerate(measured.document_numbers()):
-        window, text = measured[row], documents[number]
+        window = measured[row]
+        text = documents[number]
         begin = text.index("\n", len(text) // 4) + 1
         ids = tokenizer(text[begin:], add_special_tokens=False).input_ids[: N - 2]
         assert window.input_ids.tolist() == [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
@@ -97,7 +95,8 @@ def test_all_methods_are_not_lost_when_work_is_added():
 def test_every_word_is_hidden_once(texts):
     """Every word is hidden once and alone ones are far apart."""
     windows = length.whole(texts[0])
-    hidden, alone = length.hidden_in(windows), length.alone_in(windows)
+    hidden = length.hidden_in(windows)
+    alone = length.alone_in(windows)
     assert ((hidden >= 0) == windows.regular).all() and set(np.unique(hidden)) == {-1, *range(length.PARTS)}
     for number in range(length.PASSES):
         at = [np.flatnonzero(row == number) for row in alone]
@@ -107,7 +106,8 @@ def test_every_word_is_hidden_once(texts):
 
 @pytest.mark.parametrize("make", [lambda: small("dstg"), lambda: small("rope"), bert])
 def test_losses_are_those_of_one_pass_after_the_other(make, texts, tokenizer):
-    model, documents = make(), length.whole(texts[0])
+    model = make()
+    documents = length.whole(texts[0])
     hidden = length.hidden_in(documents)
     found = length.token_losses(model, documents, hidden, tokenizer.mask_token_id)
     assert (np.isnan(found) == (hidden < 0)).all()
@@ -125,11 +125,14 @@ def test_losses_are_those_of_one_pass_after_the_other(make, texts, tokenizer):
 @pytest.mark.parametrize("make", [lambda: small("dstg"), lambda: small("rp"), bert])
 def test_pieces_are_read_alone_to_the_texts_end(make, texts, tokenizer):
     """Pieces are read alone and the last ends with the text."""
-    model, documents = make(), length.whole(texts[0])
-    hidden, size = length.hidden_in(documents), 40
+    model = make()
+    documents = length.whole(texts[0])
+    hidden = length.hidden_in(documents)
+    size = 40
     found = length.piece_losses(model, documents, hidden, size, tokenizer)
     assert (np.isnan(found) == (hidden < 0)).all()
-    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    cls = tokenizer.cls_token_id
+    sep = tokenizer.sep_token_id
     done = 1
     for begin in (1, 39, N - 1 - 38):
         inner = slice(begin, begin + 38)
@@ -147,7 +150,8 @@ def test_pieces_are_read_alone_to_the_texts_end(make, texts, tokenizer):
 
 def test_pieces_of_random_positions_are_spread(texts, tokenizer):
     """Pieces of a model of random positions are spread over them."""
-    model, documents = small("ap", max_position_embeddings=512), length.whole(texts[0])
+    model = small("ap", max_position_embeddings=512)
+    documents = length.whole(texts[0])
     hidden = length.hidden_in(documents)
     found = length.piece_losses(model, documents, hidden, N, tokenizer, spread=512)
     positions = np.tile(np.linspace(0, 511, N).round().astype(int), (len(documents), 1))
@@ -159,7 +163,8 @@ def test_pieces_of_random_positions_are_spread(texts, tokenizer):
 
 def test_a_copy_that_stood_before_saves_nothing(texts, tokenizer):
     """What stands there already saves nothing and else a copy is read."""
-    model, documents = small("rope"), length.whole(texts[0])
+    model = small("rope")
+    documents = length.whole(texts[0])
     here = np.arange(N - 1 - length.PASSAGE, N - 1)
     gains = length.copy_gains(model, documents, [32, 50], tokenizer.mask_token_id)
     assert gains.shape == (2, 12) and (np.abs(gains) > 0).all()
@@ -208,7 +213,8 @@ def test_a_short_training_changes_what_it_is_told_to(what, texts):
 @pytest.mark.parametrize("make", [lambda: small("dstg"), bert, lambda: small("low-rank")])
 def test_equation_5_changes_only_rows_beyond(make, texts):
     """The network of equation 5 changes the rows beyond alone."""
-    model, trained = make().float(), 48
+    model = make().float()
+    trained = 48
     # Of two factors the first, which was looked for as a module.
     table = next(p for name, p in model.named_parameters() if "position_embeddings." in name)
     names = set(model.state_dict())
@@ -353,7 +359,8 @@ def test_probes_are_those_of_the_same_copy(evaluated, corpus, tokenizer, tmp_pat
         if re.search(r"\.r2\.(token|segment|intra)", r.metric) and r.part == "cyclic"
     ]
     assert {(r.metric, r.layer): r.value for r in records} == pytest.approx(expected)
-    streams, layers = ("", ".position", ".semantic"), range(model.config.num_hidden_layers + 1)
+    streams = ("", ".position", ".semantic")
+    layers = range(model.config.num_hidden_layers + 1)
     names = [f"length.r2.{what}{stream}" for what in ("token", "segment", "intra") for stream in streams]
     assert set(expected) == {(name, layer) for name in names for layer in layers}
     assert all(r.value < 1 and r.n == 10 * (160 - 128 - 1) for r in records)
@@ -446,45 +453,6 @@ def test_a_tokenizer_beyond_the_rows_is_refused_first(corpus, tmp_path):
     given = {"to": 256, "corpus": str(corpus), "document": "blank-line", "documents": 10}
     with pytest.raises(ValueError, match="m has 4,096 tokens, and the model's table of words 60 rows"):
         LONG_TEXTS.check(LengthConfig.parse({"models": [str(tmp_path / "m")], **given}))
-
-
-def test_lines_mark_each_models_training_length():
-    """Each model has a line at the length of its training."""
-    # Where they differed there was none.
-    records = [Record("s", f"m{n}", "length.trained", float(n), seed=0) for n in (64, 128)]
-    for r in list(records):
-        more = [("length.beyond", None, 4.0), ("length.loss", 8, 3.0), ("length.loss", 200, 4.0)]
-        records += [replace(r, metric=name, part="cyclic", index=at, value=value) for name, at, value in more]
-    panels = longer.loss(Run("s", records=records)).panels
-    lines = {p.title: [t["x"] for t in p.data if t["meta"] == ["length of the training"]] for p in panels}
-    assert lines == {"m64": [[64.0, 64.0]], "m128": [[128.0, 128.0]]}
-
-
-def test_every_method_is_drawn_and_the_title_chooses():
-    """Every way is drawn and the title says which to take."""
-    # Only eight had a line, equations 5 and 6 of the notes not, and the title named one way of one model.
-    ways = [
-        f"{m}{more}" for m in ("cyclic", "decay", "fourier", "learned") for more in ("", "-w64", "+all", "-w64+all")
-    ]
-    records = []
-    for model, gains in (("a", (0.2, 0.1, 0.3)), ("b", (0.1, -1.0, 1.2)), ("c", (-0.3, -0.4, -0.2))):
-        for i, way in enumerate(ways):
-            records.append(Record("s", model, "length.beyond", 4.0 + i, seed=0, part=way))
-            records += [Record("s", model, "length.loss", 4.0 + i, seed=0, part=way, index=at) for at in (8, 200)]
-        value, low, high = gains
-        records.append(Record("s", model, "length.gain", value, seed=0, part="learned-w64", low=low, high=high))
-        records.append(Record("s", model, "length.gain", value - 1, seed=0, part="decay", low=low - 1, high=high - 1))
-    figure = longer.loss(Run("s", records=records))
-    for panel in figure.panels:
-        drawn = {t["meta"][0]: (t["line"]["color"], t["line"]["dash"]) for t in panel.data if t["mode"] == "lines"}
-        assert set(drawn) == set(ways) and len(set(drawn.values())) == len(ways)
-        labels = panel.layout["annotations"]
-        margin = panel.layout["margin"]
-        room = panel.layout["height"] - margin["t"] - margin["b"]
-        assert {note["text"] for note in labels} == set(ways) and room + 12 >= 17 * (len(labels) - 1)
-    # An interval that holds 0 was called level, however wide.
-    told = "better than pieces: `a` by learned-w64; not separable from pieces: `b` by learned-w64; worse than pieces: "
-    assert figure.title == f"The best way of each model, {told}`c` by learned-w64"
 
 
 def test_unknown_or_tiny_lengths_are_refused(tmp_path):

@@ -19,7 +19,8 @@ from whatwhere.models.explain import (
 from whatwhere.models.preset_table import VOCABULARY, kept_rows, rows_as_text
 from whatwhere.records.families import FAMILIES
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,8 @@ def test_what_differs_builds_the_same_encoder(name):
 @pytest.mark.parametrize("name", ["nope", "rp", "bert-a", "tupe-r"])
 def test_backends_that_are_said_to_train_do(name):
     config = preset(name, "tiny", vocab_size=32, num_hidden_layers=1)
-    notes, trains = backend_notes(config, CPU), trains_with(config, CPU)
+    notes = backend_notes(config, CPU)
+    trains = trains_with(config, CPU)
     assert list(notes) == list(BACKENDS) and trains == ["eager", "sdpa"]
     assert "flex_attention" in trains_with(config, CUDA) or config.dropout
     ids = torch.tensor([[2, 7, 8, 3]])

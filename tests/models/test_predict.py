@@ -67,7 +67,8 @@ def test_bert_is_told_the_text_of_each_token(tmp_path):
     folder = save("bert", tmp_path / "bert")
     config = AutoConfig.from_pretrained(folder, num_labels=2)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     rows = tokenizer(TEXTS[0][:20], TEXTS[1][:20], return_tensors="pt")
     assert rows["token_type_ids"].sum() > 0
     expected = model.eval()(**rows).logits.softmax(-1)[0].tolist()
@@ -77,7 +78,8 @@ def test_bert_is_told_the_text_of_each_token(tmp_path):
 
 def test_position_vectors_are_read_after_the_last_trained_block():
     """The position stream is read after the last block that trains it."""
-    model, tokenizer = AutoModel.from_pretrained(ww.reference()).eval(), AutoTokenizer.from_pretrained(ww.reference())
+    model = AutoModel.from_pretrained(ww.reference()).eval()
+    tokenizer = AutoTokenizer.from_pretrained(ww.reference())
     inputs = tokenizer("and another one, longer than that", return_tensors="pt")
     with torch.no_grad():
         hidden = model(**inputs, output_hidden_states=True).hidden_states
@@ -89,7 +91,8 @@ def test_position_vectors_are_read_after_the_last_trained_block():
 def test_vectors_are_those_of_sentence_transformers(pooling, tmp_path):
     from sentence_transformers import SentenceTransformer
 
-    model, tokenizer = AutoModel.from_pretrained(ww.reference()), AutoTokenizer.from_pretrained(ww.reference())
+    model = AutoModel.from_pretrained(ww.reference())
+    tokenizer = AutoTokenizer.from_pretrained(ww.reference())
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     ww.write_sentence_transformer(tmp_path, pooling=pooling)
@@ -100,7 +103,9 @@ def test_vectors_are_those_of_sentence_transformers(pooling, tmp_path):
 
 def naive_windows(ids: list[int], longest: int, stride: int) -> list[list[int]]:
     """Pieces of a text that each begin with the last `stride` tokens of the one before."""
-    room, pieces, start = longest - 2, [], 0
+    room = longest - 2
+    pieces = []
+    start = 0
     while True:
         pieces.append(ids[start : start + room])
         if start + room >= len(ids):
@@ -115,7 +120,9 @@ def test_a_long_text_is_read_in_windows(classifier, stride):
     text = "the war began in the north and then it went on for years " * 9
     pieces = naive_windows(tokenizer(text, add_special_tokens=False)["input_ids"], 32, 7 if stride is None else stride)
     assert len(pieces) > 3
-    logits, means, weights = [], [], []
+    logits = []
+    means = []
+    weights = []
     for number, piece in enumerate(pieces):
         again = (7 if stride is None else stride) if number else 0
         ids = torch.tensor([[tokenizer.cls_token_id, *piece, tokenizer.sep_token_id]])
@@ -144,7 +151,8 @@ def test_each_mask_is_filled_once_inside_its_window():
     longest = predictor.longest
     pieces = naive_windows(ids, longest, (longest - 2) // 4)
     # The mask nearest to the middle of the second window is filled there.
-    stride, room = (longest - 2) // 4, longest - 2
+    stride = (longest - 2) // 4
+    room = longest - 2
     start = room - stride
     masks = [at for at, each in enumerate(ids) if each == predictor.tokenizer.mask_token_id]
     middle = min(masks, key=lambda at: abs(at - start - room / 2))
@@ -166,7 +174,8 @@ def test_models_without_a_bound_read_their_training_length(tmp_path):
     (tmp_path / "m/pretrain.yaml").write_text("length: 16\n")
     text = "the war began in the north and then it went on for years " * 3
     as_trained, at_once = (ww.predict(tmp_path / "m", [text], length=length) for length in (16, 64))
-    model, tokenizer = AutoModel.from_pretrained(tmp_path / "m"), AutoTokenizer.from_pretrained(tmp_path / "m")
+    model = AutoModel.from_pretrained(tmp_path / "m")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
     whole = model(**tokenizer(text, return_tensors="pt")).last_hidden_state.mean(1)
     np.testing.assert_allclose(at_once, whole.detach().numpy(), atol=1e-5)
     assert np.abs(at_once - as_trained).max() > 1e-3
@@ -264,7 +273,8 @@ def test_a_blank_row_has_a_result_of_its_own(classifier, tmp_path):
     rows = ["first", "", "third\u2028still third", " \t", "fifth"]
     (tmp_path / "p.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (tmp_path / "p.jsonl").write_text("".join(json.dumps({"text": row or None}) + "\n" for row in rows))
-    model, tokenizer = AutoModel.from_pretrained(ww.reference()), AutoTokenizer.from_pretrained(ww.reference())
+    model = AutoModel.from_pretrained(ww.reference())
+    tokenizer = AutoTokenizer.from_pretrained(ww.reference())
     with torch.no_grad():  # one by one
         states = [model(**tokenizer(row, return_tensors="pt")).last_hidden_state.mean(1) for row in rows]
     for name in ("p.txt", "p.jsonl"):

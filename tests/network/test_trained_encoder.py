@@ -147,12 +147,14 @@ def test_probes_are_ridge_regressions(encoder, theirs, tmp_path):
     for split, layer in ((0, 0), (1, 3), (0, 6)):
         order = np.random.default_rng(split).permutation(which.max() + 1)
         test = np.isin(which, order[: round(len(order) / 5)])
-        x, y = ([], []), ([], [])
+        x = ([], [])
+        y = ([], [])
         for window, of_text in enumerate(hidden):
             rows = windows.regular[window]
             x[int(test[window])].append(of_text[layer][rows])
             y[int(test[window])].append(np.arange(len(rows))[rows] / len(rows))
-        (train, held), (target, truth) = map(np.concatenate, x), map(np.concatenate, y)
+        (train, held) = map(np.concatenate, x)
+        (target, truth) = map(np.concatenate, y)
         expected = r2_score(truth, Ridge(alpha=1.0).fit(train, target).predict(held))
         (found,) = select(records, metric="r2.token", part="all", layer=layer, index=split)
         assert found.value == pytest.approx(expected, abs=1e-3)
@@ -264,7 +266,8 @@ def test_mteb_is_spearman_of_cosines(encoder, data, tmp_path):
 def test_probed_states_are_those_of_the_model(encoder, theirs):
     """Words as `evaluate linguistic` and `holmes` read them: means over the tokens of a place."""
     opened = open_model(encoder)
-    begin, end = LINES[1].index("senator"), LINES[1].index("although")
+    begin = LINES[1].index("senator")
+    end = LINES[1].index("although")
     slots = [Slot(1, begin, end), Slot(0)]
     found, _ = slot_states(opened.model, opened.tokenizer, LINES[:2], slots, [2, 6])
     offsets = theirs[0](LINES[1], return_offsets_mapping=True)["offset_mapping"]
@@ -307,7 +310,8 @@ def test_holmes_is_a_probe_of_last_states(encoder, tmp_path):
 
 def test_glue_is_a_plain_training_of_transformers(encoder, data, in_float32, tmp_path):
     """Scores of transformers' classifier, trained by AdamW in a loop, on the half that did not choose and on all."""
-    texts, labels = [], []
+    texts = []
+    labels = []
     for split in ("train", "dev"):
         rows = [line.split("\t") for line in (data / f"glue/RTE/{split}.tsv").read_text("utf-8").splitlines()[1:]]
         texts.append([(one, two) for _, one, two, _ in rows])

@@ -83,7 +83,8 @@ def test_nothing_on_the_first_screen_is_cut(browser, build):
 @pytest.mark.long
 def test_tables_with_sentences_fill_the_page(browser, build):
     """The claims of several runs lay on one line each, the second run beyond the edge."""
-    one, other = build("one", models=("dstg", "ap")), build("other", models=("dstg", "ap"))
+    one = build("one", models=("dstg", "ap"))
+    other = build("other", models=("dstg", "ap"))
     claims = json.loads((other / "claims.json").read_text())
     claims[0] |= {"verdict": "not seen here", "rule": "R² is at least 0.75 of that of layer 1, and " * 6}
     (other / "claims.json").write_text(json.dumps(claims))

@@ -149,7 +149,8 @@ def test_the_page_holds_the_figures_of_all_runs(pair):
 
 
 def test_long_or_equal_names_become_letters(build, tmp_path):
-    first, second = build("a-rather-long-name", models=("ap",)), build("two", models=("ap",))
+    first = build("a-rather-long-name", models=("ap",))
+    second = build("two", models=("ap",))
     studies = open_runs([first, second])
     assert list(studies) == ["A", "B"]
     assert "A (a-rather-long-name)" in words(comparison_page(studies))

@@ -91,7 +91,8 @@ def test_a_failure_leaves_the_tables_of_before(tmp_path, monkeypatch, fails):
     folder = tmp_path / "csv"
     folder.mkdir()
     (folder / "old.csv").write_text("old")
-    real, calls = os.replace, []
+    real = os.replace
+    calls = []
 
     def full(*arguments):
         calls.append(arguments)

@@ -177,7 +177,8 @@ def save(folder, names, n=10, **entry):
 def test_a_folder_is_read_with_its_means_and_profiles(tmp_path):
     folder = save(tmp_path / "s", ["dstg", "rope"])
     rng = np.random.default_rng(0)
-    mean, profile = rng.random((2, 3, 8, 8)), rng.random((2, 3, 5))
+    mean = rng.random((2, 3, 8, 8))
+    profile = rng.random((2, 3, 5))
     np.savez(
         folder / "arrays/attention-dstg-seed-0.npz",
         **{"mean.total": mean, "profile.total": profile, "lags": np.arange(-2, 3)},

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.whole
 
 
 def test_the_frame_holds_every_record(demo, build):
-    frame, records = ww.dataframe(demo), read_records(demo / "records.parquet")
+    frame = ww.dataframe(demo)
+    records = read_records(demo / "records.parquet")
     assert list(frame) == [f.name for f in fields(Record)] and len(frame) == len(records)
     last = frame[(frame.metric == "r2.token") & (frame.model == "dstg") & (frame.part == "position")].iloc[-1]
     assert last.value in [r.value for r in records if (r.metric, r.model, r.part) == ("r2.token", "dstg", "position")]

@@ -151,7 +151,8 @@ def test_the_table_shows_schemes_and_costs(everything):
 
 def test_models_of_two_blocks_are_said_to_differ():
     """Models of two backbones are said to differ in more than their scheme."""
-    one, other = preset("ap", "tiny").to_dict(), preset("tupe-a", "tiny").to_dict()
+    one = preset("ap", "tiny").to_dict()
+    other = preset("tupe-a", "tiny").to_dict()
     said = schemes.unequal_terms(study(("ap", one), ("tupe-a", other)))
     assert "block (`ap` neobert, `tupe-a` bert)" in said and "dropout (`ap` 0, `tupe-a` 0.1)" in said
     assert schemes.unequal_terms(study(("ap", one), ("rp", preset("rp", "tiny").to_dict()))) == ""

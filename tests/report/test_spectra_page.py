@@ -86,7 +86,8 @@ def test_names_from_outside_stay_text(tmp_path, hostile_texts):
     np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(12, 4)))
     run_spectra([tmp_path / "t.npy"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
-    facts["tables"][0]["source"] = facts["command"] = hostile_texts[0]
+    facts["tables"][0]["source"] = hostile_texts[0]
+    facts["command"] = hostile_texts[0]
     (tmp_path / "out" / MANIFEST).unlink()
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts))
     page = write_report(tmp_path / "out").read_text(encoding="utf-8")

@@ -237,7 +237,8 @@ def test_the_explorer_gives_way_to_the_figures(whole, monkeypatch):
 
 
 def test_words_and_papers_follow_the_analyses(whole, demo):
-    bare, full = how.words(load_run(demo)), how.words(load_run(whole))
+    bare = how.words(load_run(demo))
+    full = how.words(load_run(whole))
     assert not any("KL share" in w or "shuffled boundaries" in w for w in bare)
     for said in (
         "KL share",

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,28 +34,6 @@ from whatwhere.run.signals import STOPPING
 from whatwhere.study.study_settings import StudyConfig
 
 pytestmark = pytest.mark.whole
-
-# ---- without a cluster ----
-
-
-def test_jobs_stay_here_without_an_address(tmp_path):
-    with connect(None, tmp_path) as cluster:
-        assert cluster is None
-
-
-def test_scheduler_file_that_is_not_there_is_named(tmp_path):
-    """Dask took its name for an address, and printed a traceback half a minute later."""
-    with pytest.raises(ValueError, match="^There is no scheduler file no.json"), connect("no.json", tmp_path):
-        pass
-
-
-def test_address_without_dask_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    out = tmp_path / "out"
-    done = whatwhere("study", "--out", str(out), "--on", "tcp://127.0.0.1:8786")
-    assert done.returncode == 2 and done.stderr == "whatwhere: --on needs Dask: pip install 'whatwhere[cluster]'.\n"
-    assert not out.exists()
-
 
 # ---- with Dask, on workers that load nothing ----
 
@@ -354,7 +331,8 @@ def test_counts_are_the_same_whatever_worker_counts(cluster, tmp_path):
     """Counts of positions are equal, also where a worker dies, and their command leaves nothing in the folder."""
     (tmp_path / "text.txt").write_text(sentences(60_000), encoding="utf-8")
     words = ("geometry", "--corpus", f"a={tmp_path / 'text.txt'}", "--tokenizer", "words", "--positions", "12")
-    here, there = tmp_path / "here", tmp_path / "there"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     done = whatwhere(*words, "--out", str(here))
     assert done.returncode == 0, done.stderr
     spread = started(*words, "--out", str(there), "--on", str(cluster.file))
@@ -420,7 +398,8 @@ def test_worker_may_die_in_measuring(cluster, studied, tmp_path):
     """The training of a model is finished; another worker looks inside it."""
     arguments, _ = studied
     words = (*arguments, "--models", "dstg", "--steps", "20", "--set", "all_analyses=true")
-    here, there = tmp_path / "here", tmp_path / "there"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     assert whatwhere(*words, "--out", str(here)).returncode == 0
     study = started(*words, "--out", str(there), "--on", str(cluster.file))
     model = there / "models/dstg/seed-0"
@@ -437,7 +416,8 @@ def test_heads_are_the_same_whatever_worker_measures(cluster, studied, tmp_path)
     """Every record and array of `heads` is equal, in the same order, also where a worker dies."""
     _, alone = studied
     words = ("heads", str(alone / "models/dstg/seed-0"), "--windows", "20", "--ablate", "8", "--json", "--out")
-    here, there = tmp_path / "here", tmp_path / "there"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     done = whatwhere(*words, str(here))
     assert done.returncode == 0, done.stderr
     spread = started(*words, str(there), "--on", str(cluster.file))
@@ -445,7 +425,8 @@ def test_heads_are_the_same_whatever_worker_measures(cluster, studied, tmp_path)
     psutil.Process(cluster.pids()[0]).kill()
     printed, said = spread.communicate(timeout=300)
     assert spread.returncode == 0 and "all 9 analyses" in said, said
-    mine, theirs = json.loads(done.stdout), json.loads(printed)
+    mine = json.loads(done.stdout)
+    theirs = json.loads(printed)
     assert len(mine["records"]) > 300
     assert [{**r, "study": ""} for r in mine["records"]] == [{**r, "study": ""} for r in theirs["records"]]
     assert records(here) == records(there) and mine["left_out"] == theirs["left_out"]

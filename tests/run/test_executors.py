@@ -69,7 +69,8 @@ def test_all_jobs_are_handed_over_without_a_limit():
 
 def test_this_process_does_a_job_when_asked():
     """A job of this process is drawn when the result of the one before was taken, and shows its progress."""
-    drawn, seen = [], []
+    drawn = []
+    seen = []
     finished = submit_and_yield(ThisProcess(lambda *state: seen.append(state)), numbered(3, drawn))
     for count, (number, _, future) in enumerate(finished, start=1):
         assert future.result() == number**2 and drawn == list(range(count))

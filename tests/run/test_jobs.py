@@ -108,7 +108,8 @@ def in_parts(progress):
 def test_bars_that_end_look_complete(capsys, monkeypatch):
     """One bar of all jobs and bars that end look ended."""
     monkeypatch.setenv("COLUMNS", "120")
-    seen, update = [], Progress.update
+    seen = []
+    update = Progress.update
     monkeypatch.setattr(Progress, "update", lambda *a, **k: (seen.append(k.get("completed")), update(*a, **k))[1])
     list(run_jobs([Job("a", in_parts, (), None), Job("b", in_parts, (), None)], None, progress=True))
     of_all = [round(value, 3) for value in seen if isinstance(value, float)]

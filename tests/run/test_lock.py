@@ -115,7 +115,8 @@ def test_a_second_thread_of_a_process_is_refused(tmp_path):
 def test_windows_have_one_writer(tmp_path):
     """Windows are made by one process."""
     # `windows --out RUN` held RUN/corpus and `pretrain --out RUN` held RUN, so both wrote to RUN/corpus.
-    out, text = tmp_path / "run", tmp_path / "text.txt"
+    out = tmp_path / "run"
+    text = tmp_path / "text.txt"
     text.write_text(sentences(60))
     of_text = ("--out", str(out), "--corpus", str(text), "--tokenizer", "words", "--length", "16")
     windows = ("windows", *of_text)
@@ -210,7 +211,8 @@ def test_a_kill_between_two_renames_loses_nothing(tmp_path, monkeypatch):
     """A kill between the two renames of a folder loses nothing."""
     with new_folder(tmp_path / "x") as new:
         write_text(new / "old", "1")
-    replace, calls = os.replace, []
+    replace = os.replace
+    calls = []
 
     def dies(old, new):
         calls.append(new)

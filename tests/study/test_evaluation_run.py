@@ -230,13 +230,15 @@ def test_one_half_chooses_and_the_other_judges():
     """One half of the rows chooses and the other judges."""
     labels = np.arange(20) % 2
     one, two = halves(20)
-    good, bad = labels.copy(), 1 - labels
+    good = labels.copy()
+    bad = 1 - labels
     accuracy = {"accuracy": METRICS["accuracy"]}
 
     def run(on_one, on_two):
         """A fine-tuning whose predictions are right on so many halves."""
         said = labels.copy()
-        said[one], said[two] = (good if on_one else bad)[one], (good if on_two else bad)[two]
+        said[one] = (good if on_one else bad)[one]
+        said[two] = (good if on_two else bad)[two]
         scores = np.array([[on_one, on_two, (on_one + on_two) / 2]], float)
         return GridResult("", scores, {"predicted": np.array([said] * 3)})
 
@@ -251,7 +253,8 @@ def test_one_half_chooses_and_the_other_judges():
 def test_differences_are_of_each_halfs_scores():
     """A difference is that of the scores of each half."""
     rng = np.random.default_rng(0)
-    right, said = rng.normal(size=41), rng.normal(size=41)
+    right = rng.normal(size=41)
+    said = rng.normal(size=41)
     one, two = halves(41)
     said[two] *= 100  # of another step: one correlation over both would be that of the second half
     pearson = METRICS["pearson"]
@@ -347,7 +350,8 @@ def test_no_difference_at_all_is_level():
 
 
 def test_models_are_called_by_their_folders(tmp_path):
-    one, two = tmp_path / "study/models/dstg/seed-0", tmp_path / "other/models/dstg/seed-0"
+    one = tmp_path / "study/models/dstg/seed-0"
+    two = tmp_path / "other/models/dstg/seed-0"
     one.mkdir(parents=True)
     two.mkdir(parents=True)
     assert model_names([str(one), "org/bert"]) == {"dstg": str(one), "org/bert": "org/bert"}

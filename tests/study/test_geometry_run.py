@@ -56,7 +56,8 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     counts = Counts.load(out / "counts/three.npz")
     dist = hellinger(positional_distributions(counts.total()).p)
     arrays = np.load(out / "arrays/geometry-three.npz")
-    names, cloud = list(arrays["scatter_names"]), arrays["scatter_table"]
+    names = list(arrays["scatter_names"])
+    cloud = arrays["scatter_table"]
     exact = arrays["scatter_dist"]
     assert cloud.shape == (len(names), len(exact)) == (len(names), 120) and np.all(arrays["scatter_lag"] >= 1)
     assert np.corrcoef(cloud[names.index("alibi")], arrays["scatter_lag"])[0, 1] == pytest.approx(1)
@@ -163,7 +164,8 @@ def test_a_name_that_the_user_gave_is_not_numbered(tmp_path):
 @pytest.mark.parametrize("tokenizer", ["reference", None])
 def test_another_text_than_the_counts_is_refused(tokenizer, tmp_path):
     """A changed text was counted again in silence, or blamed on another tokenizer, which had been made from it."""
-    text, out = tmp_path / "corpus.txt", tmp_path / "run"
+    text = tmp_path / "corpus.txt"
+    out = tmp_path / "run"
     text.write_text(sentences(150))
     few = {"splits": 2, "groups": 4, "dims": [16], "ranks": [1], "width": 64, "intervals": False, "min_support": 20}
     values = {"corpora": [f"mine={text}"], "positions": 8, "vocab_size": 100, **few}
@@ -182,7 +184,8 @@ def test_a_run_stopped_while_counting_resumes(run, tmp_path, monkeypatch):
     # It counted from the beginning.
     config = GeometryConfig.load(run[0] / "geometry.yaml", ["intervals=false", "workers=1"])
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 20_000)
-    encode, done = counting.BulkEncoder.encode, []
+    encode = counting.BulkEncoder.encode
+    done = []
 
     def stopped(self, texts, enough=None):
         done.append(texts)

@@ -37,7 +37,8 @@ def finished(arguments, tmp_path_factory):
 
 @pytest.mark.long
 def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path):
-    (whole, done), broken = finished, tmp_path / "broken"
+    (whole, done) = finished
+    broken = tmp_path / "broken"
     assert json.loads(done.stdout)["report"] == str(whole / "report.html")
     ended = {p.parent: json.loads(p.read_text())["validation_loss"] for p in whole.glob("models/*/*/training.json")}
     lowest = min(ended, key=lambda model: ended[model])
@@ -193,7 +194,8 @@ def test_a_page_that_a_kill_cost_is_drawn(arguments, tmp_path, monkeypatch, kill
 
 def _check_what_is_finished(out, config, capsys):
     """A study without its settings took any others; a page of some models made it refuse what it can measure again."""
-    run, models = RunFolder.at(out), 2
+    run = RunFolder.at(out)
+    models = 2
     (damaged,) = out.glob("models/rope/seed-0/records.parquet")
     kept = damaged.read_bytes()
     damaged.write_bytes(kept[:-1] + b"x")

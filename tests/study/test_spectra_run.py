@@ -59,7 +59,8 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
     run, page = run_spectra(sources, tmp_path / "out", words=False)
     assert page == tmp_path / "out/report.html" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     records = read_records(tmp_path / "out/records.parquet")
-    context, table = RecordContext("circle", run_name="out"), np.load(sources[0])
+    context = RecordContext("circle", run_name="out")
+    table = np.load(sources[0])
     expected = table_records(table, context)[0] + noise_records(table, context)
     assert [r for r in records if r.model == "circle"] == expected
     facts = json.loads((tmp_path / "out/spectra.json").read_text())

@@ -30,7 +30,9 @@ def random_positions(seed: int, n: int = 8, vocabulary: int = 20) -> tuple[np.nd
 
 def violated(dist: np.ndarray) -> float:
     """Share of distinct triples with |i-j| < |i-k| and d_ij > d_ik, by loops."""
-    n, bad, total = len(dist), 0, 0
+    n = len(dist)
+    bad = 0
+    total = 0
     for i in range(n):
         for j in range(n):
             for k in range(n):
@@ -121,7 +123,10 @@ def test_forcing_ratios_are_over_all_pairs():
     dist, b = random_positions(3, n=4)
     wanted = [np.linalg.norm(b[i] - b[j]) / dist[i, j] for i in range(4) for j in range(i + 1, 4)]
     assert np.allclose(forcing_ratios(b, dist), wanted)
-    dist[0, 1] = dist[1, 0] = dist[2, 3] = dist[3, 2] = 0
+    dist[0, 1] = 0
+    dist[1, 0] = 0
+    dist[2, 3] = 0
+    dist[3, 2] = 0
     b[3] = b[2]
     found = forcing_ratios(b, dist)
     assert found[0] == np.inf and found[-1] == 0 and np.isfinite(found[1:]).all()
@@ -136,7 +141,8 @@ def test_the_printed_bound_fails_under_scaling():
     dist = random_positions(0, vocabulary=5)[0]
     b = np.ones((8, 1))
     pairs = np.triu_indices(8, 1)
-    failing, tables = [], []
+    failing = []
+    tables = []
     for unit in (1.0, 0.01):
         alpha = exponential_kernel(dist, height=unit)
         done = flow(alpha, unit * b)
@@ -183,7 +189,8 @@ def test_the_proof_derivative_has_an_extra_term():
     p = np.random.default_rng(5).normal(size=b.shape)
     step = 1e-6
     moved = p + step * (b - alpha @ p)
-    i, j = 2, 6
+    i = 2
+    j = 6
     measured = 0.5 * (np.sum((moved[i] - moved[j]) ** 2) - np.sum((p[i] - p[j]) ** 2)) / step
     gap = p[i] - p[j]
     rest = gap @ ((alpha[j] - alpha[i]) @ p) + gap @ (b[i] - b[j])
@@ -245,7 +252,8 @@ def test_violations_by_position_average_to_those_of_all_triples():
 
 def test_violations_by_position_find_the_odd_one():
     dist = np.abs(np.arange(9.0)[:, None] - np.arange(9))
-    dist[0, 1:] = dist[1:, 0] = 20.0 - np.arange(1.0, 9)  # position 0 is nearest to the far end
+    dist[0, 1:] = 20.0 - np.arange(1.0, 9)  # position 0 is nearest to the far end
+    dist[1:, 0] = dist[0, 1:]
     shares = violations_by_position(dist)
     assert shares.argmax() == 0 and shares[0] == 1
     assert np.isnan(violations_by_position(np.ones((3, 3)) - np.eye(3))[1])

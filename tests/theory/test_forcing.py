@@ -91,7 +91,8 @@ def test_halves_average_to_the_whole():
     """Halves are even and odd batches and average to the whole."""
     model = tiny()
     batches = list(masked_rows(rows(), model.config, batch_size=10))
-    whole, even = forcing(model, batches), forcing(model, batches[::2])
+    whole = forcing(model, batches)
+    even = forcing(model, batches[::2])
     counts = [sum(int((b["labels"] != -100).sum()) for b in batches[k::2]) for k in (0, 1)]
     assert np.allclose(whole.halves[0], even.b) and np.allclose(
         np.average(whole.halves, axis=0, weights=counts), whole.b

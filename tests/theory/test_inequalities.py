@@ -27,7 +27,8 @@ def distributions(seed: int, n: int = 12, vocabulary: int = 5, concentration: fl
 
 def test_used_constant_is_the_largest_ratio():
     """Used is the largest ratio of both sides off the diagonal."""
-    left, right = np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([[0.0, 4.0], [0.5, 0.0]])
+    left = np.array([[0.0, 2.0], [1.0, 0.0]])
+    right = np.array([[0.0, 4.0], [0.5, 0.0]])
     case = Inequality(left, right, 2 * right)
     assert case.used() == 2 and case.used("sharp") == 1
     assert Inequality(left, 0 * right, right).used() == np.inf and Inequality(0 * left, 0 * right, right).used() == 0
@@ -80,7 +81,8 @@ def test_kl_lies_between_its_bounds(concentration):
     """KL lies between the squared distance and the bound by the rarest token."""
     # The paper's "Pinsker-Hellinger" D ≥ d²/2 is true and can be doubled: D ≥ -2 log(1 - d²/2) ≥ d².
     p = distributions(3, n=100, concentration=concentration)
-    case, dist = kl_upper_bound(p), hellinger(p)
+    case = kl_upper_bound(p)
+    dist = hellinger(p)
     assert (case.left >= dist**2 - 1e-12).all() and case.used("sharp") <= 1
     near = kl_upper_bound(np.array([[0.5, 0.5], [0.505, 0.495]]))
     assert near.left[0, 1] / hellinger(np.array([[0.5, 0.5], [0.505, 0.495]]))[0, 1] ** 2 == pytest.approx(2, abs=0.01)
@@ -113,14 +115,17 @@ def test_softmax_is_one_half_lipschitz_in_the_largest_norm():
     step = draw.uniform(-1, 1, size=u.shape)
     ratio = np.abs(softmax(u + step, axis=1) - softmax(u, axis=1)).max(axis=1) / np.abs(step).max(axis=1)
     assert ratio.max() <= 0.5
-    u, step = np.zeros(2), np.array([1e-6, -1e-6])
+    u = np.zeros(2)
+    step = np.array([1e-6, -1e-6])
     assert np.abs(softmax(u + step) - softmax(u)).max() / 1e-6 == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
 def test_attention_of_mean_embeddings_is_lipschitz_with_both_constants(size):
     draw = np.random.default_rng(7)
-    p, E, M = distributions(8, vocabulary=9), size * draw.normal(size=(9, 6)), draw.normal(size=(6, 6))
+    p = distributions(8, vocabulary=9)
+    E = size * draw.normal(size=(9, 6))
+    M = draw.normal(size=(6, 6))
     case = attention_bound(p, E, M, d_k=3)
     weights = softmax((p @ E) @ M @ (p @ E).T / np.sqrt(3), axis=1)
     assert case.left[1, 4] == pytest.approx(np.abs(weights[1] - weights[4]).max())
@@ -129,7 +134,9 @@ def test_attention_of_mean_embeddings_is_lipschitz_with_both_constants(size):
 
 def test_expected_attention_is_the_mean_over_queries_and_contexts():
     draw = np.random.default_rng(9)
-    p, E, M = distributions(10, n=3, vocabulary=4), draw.normal(size=(4, 2)), draw.normal(size=(2, 2))
+    p = distributions(10, n=3, vocabulary=4)
+    E = draw.normal(size=(4, 2))
+    M = draw.normal(size=(2, 2))
     contexts = draw.integers(0, 4, size=(5, 6))
     wanted = np.zeros((3, 6))
     for i in range(3):
@@ -156,7 +163,9 @@ def test_expected_attention_breaks_the_printed_bound():
 def test_the_score_gradient_is_the_derivative():
     """Score gradient is the derivative and the printed one is not."""
     draw = np.random.default_rng(11)
-    values, scores, target = draw.normal(size=(5, 3)), draw.normal(size=5), draw.normal(size=3)
+    values = draw.normal(size=(5, 3))
+    scores = draw.normal(size=5)
+    target = draw.normal(size=3)
 
     def loss(scores):
         return 0.5 * np.sum((softmax(scores) @ values - target) ** 2)

@@ -36,7 +36,8 @@ def test_entries_are_those_of_the_distance_key_minus_query():
 
 def test_d_are_the_circulant_eigenvalues():
     """D are the eigenvalues of the circulant matrix of the paper and g is unitary in its rows."""
-    n, b = 6, values(6)
+    n = 6
+    b = values(6)
     row = np.array([b[n - 1 + m] for m in range(n)] + [b[n - 1]] + [b[n - 1 + m - 2 * n] for m in range(n + 1, 2 * n)])
     big = circulant(row).T  # eq. 12: entry (j, k) is row[k - j mod 2n]
     assert np.array_equal(big[:n, :n], toeplitz_matrix(b))
@@ -48,7 +49,8 @@ def test_d_are_the_circulant_eigenvalues():
 @pytest.mark.parametrize("n", [4, 64])
 def test_the_printed_factor_divides_by_2n(n):
     """The factor as printed gives the matrix divided by 2n."""
-    b, found = values(n), factor(values(n))
+    b = values(n)
+    found = factor(values(n))
     printed = np.exp(1j * np.pi * np.outer(np.arange(1, n + 1), np.arange(2 * n)) / n) / (2 * n)
     assert np.abs((printed * found.d) @ printed.conj().T - toeplitz_matrix(b) / (2 * n)).max() < 1e-12
 
@@ -111,7 +113,8 @@ def test_tupe_terms_are_low_rank_and_toeplitz():
         for parameter in model.relative.parameters():
             parameter.normal_()
         terms = model.attention_terms(torch.randint(5, 64, (1, 48)))  # no [CLS], so that nothing is reset
-    absolute, relative = terms["absolute"][0, 0].numpy(), terms["relative"][0, 0].numpy()
+    absolute = terms["absolute"][0, 0].numpy()
+    relative = terms["relative"][0, 0].numpy()
     assert [numerical_rank(head) for head in absolute] == [8] * 4  # d_head = 32 / 4
     assert [numerical_rank(head) for head in relative] == [48] * 4
     for head in relative:

@@ -33,7 +33,8 @@ class Stops:
     """Stops the process just before its k-th change of the file system below a folder, as Ctrl-C does."""
 
     def __init__(self) -> None:
-        self.left, self.place = -1, ""
+        self.left = -1
+        self.place = ""
         sys.addaudithook(self._see)  # for ever: it does nothing unless it is asked
 
     def _see(self, event: str, arguments: tuple) -> None:
@@ -45,11 +46,13 @@ class Stops:
                 raise KeyboardInterrupt
 
     def before(self, change: int, place: Path) -> None:
-        self.left, self.place = change, str(place)
+        self.left = change
+        self.place = str(place)
 
 
 def _writes(arguments: tuple) -> bool:
-    mode, flags = arguments[1], arguments[2]
+    mode = arguments[1]
+    flags = arguments[2]
     return any(sign in mode for sign in "wax+") if isinstance(mode, str) else bool(flags & (os.O_WRONLY | os.O_RDWR))
 
 
@@ -215,7 +218,8 @@ def test_windows_of_another_vocabulary_are_refused(text, tmp_path):
 
 def test_a_refused_texts_tokenizer_is_not_taken(text, tmp_path):
     """Windows of a refused text left their tokenizer, which the next command took whatever it asked for."""
-    bad, good = tmp_path / "bad.jsonl", tmp_path / "good.jsonl"
+    bad = tmp_path / "bad.jsonl"
+    good = tmp_path / "good.jsonl"
     rows = [json.dumps({"text": line}) for line in text.read_text().split("\n\n")]
     bad.write_text("\n".join([*rows, "{"]))
     good.write_text("\n".join(rows))
@@ -240,7 +244,8 @@ def test_equal_text_elsewhere_is_the_runs(text, tmp_path):
     words.write_text(
         "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters)])
     )
-    out, moved = tmp_path / "run", tmp_path / "moved"
+    out = tmp_path / "run"
+    moved = tmp_path / "moved"
     pretrain.pretrain(asked(text, words), out, progress=False)
     moved.mkdir()
     elsewhere = asked(moved / "other.txt", moved / "vocabulary.txt")
@@ -248,7 +253,8 @@ def test_equal_text_elsewhere_is_the_runs(text, tmp_path):
     (moved / "vocabulary.txt").write_bytes(words.read_bytes())
     assert pretrain.pretrain(elsewhere, out, progress=False)["steps"] == 1
     # With windows of a study, which has compared both already, a moved tokenizer was refused.
-    given, windows = tmp_path / "given", prepare_windows(asked(text, words), tmp_path / "corpus", progress=False)
+    given = tmp_path / "given"
+    windows = prepare_windows(asked(text, words), tmp_path / "corpus", progress=False)
     pretrain.pretrain(asked(text, words), given, windows=windows, progress=False)
     assert pretrain.pretrain(elsewhere, given, windows=windows, progress=False)["steps"] == 1
     (moved / "vocabulary.txt").write_text(words.read_text() + "\n##zzz")

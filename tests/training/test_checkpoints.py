@@ -64,7 +64,8 @@ def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsy
 def test_unneeded_lost_states_are_not_missed(windows, corpus_file, tmp_path):
     """Lost states that nobody needs any more are not missed."""
     # Their hash stayed when the others' were dropped, and `verify` named them for ever.
-    config, out = config_of(corpus_file, steps=4, checkpoint_steps=[1, 2, 3]), tmp_path / "run"
+    config = config_of(corpus_file, steps=4, checkpoint_steps=[1, 2, 3])
+    out = tmp_path / "run"
     pretrain(config, out, windows=windows, progress=False)
     shutil.rmtree(out / "checkpoints/step-4")
     for name in ("model.safetensors", "training.json"):
@@ -103,7 +104,8 @@ def test_checkpoint_of_another_model_is_refused(windows, corpus_file, tmp_path):
 @pytest.mark.whole
 def test_full_disk_leaves_the_earlier_checkpoints_whole(windows, corpus_file, tmp_path, monkeypatch):
     config = config_of(corpus_file, steps=10)
-    save, calls = checkpoints.save_file, []
+    save = checkpoints.save_file
+    calls = []
 
     def full(*arguments, **keywords):
         calls.append(1)

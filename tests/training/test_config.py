@@ -195,7 +195,8 @@ def test_a_saved_recipe_loads_equal(tmp_path):
 def test_schemes_are_found_beside_their_file_first(tmp_path, monkeypatch):
     """A scheme is found beside its file then from the current directory."""
     (tmp_path / "runs").mkdir()
-    here, beside = tmp_path / "s.py", tmp_path / "runs/s.py"
+    here = tmp_path / "s.py"
+    beside = tmp_path / "runs/s.py"
     here.write_text('"""Registers nothing."""\n')
     (tmp_path / "runs/c.yaml").write_text("scheme: s.py\n")
     monkeypatch.chdir(tmp_path)
@@ -275,7 +276,8 @@ def test_a_job_refuses_a_changed_scheme(tmp_path):
 def test_a_foreign_yaml_runs_no_code(tmp_path):
     """A YAML from elsewhere runs no code until it is named."""
     # `explain`, `study --out` and `pretrain --out` ran scheme.py beside a YAML, unasked and unsaid.
-    folder, ran = tmp_path / "dl", tmp_path / "ran"
+    folder = tmp_path / "dl"
+    ran = tmp_path / "ran"
     folder.mkdir()
     registers = "from whatwhere.encoder import register_preset\nregister_preset('named', 'dstg', 'own')\n"
     (folder / "scheme.py").write_text(f"open({str(ran)!r}, 'w').close()\n{registers}")

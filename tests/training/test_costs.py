@@ -14,7 +14,9 @@ from whatwhere.models.explain import PARTS, costs, matched_width
 from whatwhere.training.pretrain import _count_operations
 from whatwhere.training.pretrain_settings import PretrainConfig
 
-VOCAB, N, LABELLED = 300, 24, 0.25
+VOCAB = 300
+N = 24
+LABELLED = 0.25
 
 
 def build(name, block, **fields):
@@ -28,7 +30,9 @@ def counted(name, block):
 
 def by_formula(c, n, labelled):
     """Twice the multiply-adds of every matrix product, per token, from the sizes alone."""
-    d, inner, gates = c.hidden_size, c.intermediate_size, 2 if c.block == "neobert" else 1
+    d = c.hidden_size
+    inner = c.intermediate_size
+    gates = 2 if c.block == "neobert" else 1
     wide = [inner * width // d for width in c.stream_sizes]  # of the feed-forward, for each stream
     products = len(c.stream_sizes) if c.stream_qk == "separate" else 1
     projections = sum(2 * s * (2 * d + s) + 2 * s * s for s in c.stream_sizes)
@@ -38,7 +42,8 @@ def by_formula(c, n, labelled):
         else 2 * d * gates * inner
     )
     down = sum(2 * w * s for w, s in zip(wide, c.stream_sizes, strict=True))
-    positional, table = 0.0, 0.0
+    positional = 0.0
+    table = 0.0
     if c.untied in ("position", "crossed"):
         positional = 2 * 2 * d * d + (2 * n * d if c.untied == "position" else 0)
         positional += 2 * (2 * 2 * d * d) / n if c.reset != "none" else 0  # two rows for θ
@@ -81,7 +86,8 @@ def by_formula(c, n, labelled):
 
 @own_block_first
 def test_operations_equal_the_formula(name, block):
-    expected, found = by_formula(build(name, block), N, LABELLED), counted(name, block)
+    expected = by_formula(build(name, block), N, LABELLED)
+    found = counted(name, block)
     assert found.operations == pytest.approx(expected) and found.of("operations") == pytest.approx(
         sum(expected.values())
     )
@@ -89,7 +95,8 @@ def test_operations_equal_the_formula(name, block):
 
 @own_block_first
 def test_parameters_and_terms_are_those_of_the_real_model(name, block):
-    config, found = build(name, block), counted(name, block)
+    config = build(name, block)
+    found = counted(name, block)
     model = EncoderForMaskedLM(config)
     assert found.of("parameters") == sum(p.numel() for p in model.parameters()) and set(found.parameters) == set(PARTS)
     layers = sum(p.numel() for layer in model.encoder.layers for p in layer.feed_forward.parameters())
@@ -100,7 +107,8 @@ def test_parameters_and_terms_are_those_of_the_real_model(name, block):
 
 def test_counting_draws_no_random_numbers_and_changes_no_configuration():
     config = build("tupe-r", "bert")
-    before, state = config.to_dict(), torch.get_rng_state()
+    before = config.to_dict()
+    state = torch.get_rng_state()
     costs(config, N)
     assert torch.equal(torch.get_rng_state(), state) and config.to_dict() == before
 

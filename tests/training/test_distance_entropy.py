@@ -50,11 +50,13 @@ def seen_by_all(given):
 @pytest.mark.parametrize("case", ["dstg", "rp", "tupe-r", "split", "fire", "transformer-xl"])
 @pytest.mark.parametrize("kind", ["plain", "padded", "both"])
 def test_penalties_are_those_of_the_loops(case, kind):
-    model, given = build(case), inputs(kind)
+    model = build(case)
+    given = inputs(kind)
     found = []
     with torch.no_grad(), model.inspect_terms(lambda block, terms, allowed: found.append((terms, allowed))):
         model.encoder(**given)
-    seen, tokens = seen_by_all(given), given.get("attention_mask")
+    seen = seen_by_all(given)
+    tokens = given.get("attention_mask")
     assert found
     for terms, allowed in found:
         position = sum(terms[name] for name in ("absolute", "relative") if name in terms)
@@ -82,8 +84,10 @@ def test_even_weights_of_one_query_have_the_largest_entropy():
 
 
 def test_the_penalty_joins_the_training_loss_alone():
-    model, ids = build("dstg").train(), inputs("plain")["input_ids"]
-    plain, penalty = model(ids, labels=ids).loss, penalty_of(model, ids)
+    model = build("dstg").train()
+    ids = inputs("plain")["input_ids"]
+    plain = model(ids, labels=ids).loss
+    penalty = penalty_of(model, ids)
     with penalize_entropy(model, 0.25):
         together = model(ids, labels=ids).loss
         torch.testing.assert_close(together, plain + 0.25 * penalty)

@@ -397,7 +397,8 @@ def test_notes_of_other_tools_stay_in_config(encoder, tables, tmp_path):
 def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
     """A BERT is fine tuned as its own class would be."""
     # The recipe's loop on transformers' own classifier: weights, token types and the table at each mark are BERT's.
-    start, pairs = save("bert", tmp_path / "bert"), {}
+    start = save("bert", tmp_path / "bert")
+    pairs = {}
     for name, path in tables.items():
         lines = [line.split("\t") for line in Path(path).read_text().splitlines()[1:]]
         rows = ["a\tb\tlabel", *(f"{text}\t{text[::-1]}\t{label}" for text, label in lines)]
@@ -479,7 +480,8 @@ def test_failed_starts_begin_anew_with_other_settings(encoder, tables, corpus_fi
     steep = kerple.replace("torch.log1p(r2 * distance.abs()[..., None])", chosen)
     assert steep != kerple
     steep = steep.replace("super().__init__()", "super().__init__()\n        self.entries = config.vocab_size")
-    scheme, out = tmp_path / "mine.py", tmp_path / "run"
+    scheme = tmp_path / "mine.py"
+    out = tmp_path / "run"
     words = ["pretrain", "--out", str(out), "--corpus", str(corpus_file), "--preset", "kerple", "--scheme", str(scheme)]
     scheme.write_text(steep)
     failed = whatwhere(*words, "--steps", "2", *settings())

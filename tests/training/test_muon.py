@@ -38,7 +38,8 @@ def test_stacked_matrices_move_as_separate_ones():
 
 def test_together_they_would_move_otherwise():
     """What the split is for: taken as one matrix, the update of Q depends on V's gradient."""
-    whole, apart = parameter(24, 8), parameter(24, 8)
+    whole = parameter(24, 8)
+    apart = parameter(24, 8)
     gradient = torch.cat([torch.ones(12, 8) * 100 + parameter(12, 8).detach(), parameter(12, 8, seed=5).detach()])
     for p, rows in ((whole, [24]), (apart, [12, 12])):
         p.grad = gradient

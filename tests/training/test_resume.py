@@ -36,7 +36,8 @@ def of_the_launcher(arguments: tuple[str, ...], processes: int) -> None:
     ],
 )
 def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_file, tmp_path):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole = tmp_path / "whole"
+    broken = tmp_path / "broken"
 
     def arguments(out: Path, *extra: str) -> tuple[str, ...]:
         return ("pretrain", "--out", str(out), "--corpus", str(corpus_file), *RECIPE, *extra)

@@ -85,7 +85,8 @@ def test_a_fine_tuning_is_stopped_as_a_pretraining_is(whole, corpus_file, tmp_pa
     ("number", "status"), [SIGNALS[1], pytest.param(*SIGNALS[0], marks=pytest.mark.slow)]
 )  # each starts two processes with all their imports
 def test_every_training_process_of_a_study_writes_a_checkpoint(number, status, tmp_path):
-    text, out = tmp_path / "corpus.txt", tmp_path / "study"
+    text = tmp_path / "corpus.txt"
+    out = tmp_path / "study"
     text.write_text(sentences(300), encoding="utf-8")
     small = [
         *("length=32", "vocab_size=300", "workers=1", "at_once=2", "all_analyses=false", "training.batch_size=8"),
@@ -165,7 +166,8 @@ def test_timed_checkpoints_go_with_the_next(corpus_file, tmp_path, monkeypatch):
     """A checkpoint after so many minutes is gone with the next."""
     values = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}
     values |= {"corpus": str(corpus_file), "steps": 6, "checkpoint_steps": [4], "checkpoint_minutes": 1e-9}
-    seen, take = [], Trainer.take_step
+    seen = []
+    take = Trainer.take_step
     monkeypatch.setattr(Trainer, "take_step", lambda *given: (seen.append(steps_of(tmp_path / "run")), take(*given))[1])
     pretrain(PretrainConfig.parse(values), tmp_path / "run", progress=False)
     assert seen == [[0], [0, 1], [0, 2], [0, 3], [0, 4], [0, 4, 5]] and steps_of(tmp_path / "run") == [0, 4, 6]

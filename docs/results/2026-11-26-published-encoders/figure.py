@@ -17,7 +17,11 @@ from whatwhere.records.record import Record, read_records, select
 PANELS = {"r2.token": "position", "r2.segment": "segment", "r2.intra": "progress in a segment"}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 GREY = "#575c63"
-LEFT, TOP, WIDTH, HEIGHT, GAP = 52, 112, 230, 220, 26  # pixels
+LEFT = 52  # pixels
+TOP = 112
+WIDTH = 230
+HEIGHT = 220
+GAP = 26
 BOTTOM = 34
 
 Points = list[tuple[float, float, float, float]]  # depth, value, low, high
@@ -41,7 +45,8 @@ def points_of(records: Sequence[Record], metric: str, model: str, step: int | No
     for layer in layers:
         here = [r for r in found if r.layer == layer]
         value = sum(r.value for r in here) / len(here)
-        low, high = here[0].low, here[0].high
+        low = here[0].low
+        high = here[0].high
         lone = len(here) == 1 and low is not None and high is not None
         points.append((layer / max(layers), value, low if lone else value, high if lone else value))
     return points

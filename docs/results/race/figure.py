@@ -26,10 +26,18 @@ QUANTITIES = {
     "relative": ("Weight on the 8 tokens on each side, relative term alone{even}", True),
 }
 SPANS = {"position": (-0.25, 1.0), "two": (0.0, 1.0), "loss": UNBOUNDED, "absolute": (0.0, 1.0), "relative": (0.0, 1.0)}
-COLOURS, SYMBOLS = ("#0072B2", "#D55E00", "#009E73", "#555555"), ("circle", "square")  # by table rate; REPORT's palette
-LEFT, RIGHT, TOP, WIDTH, HEIGHT, GAP_X, GAP_Y = 62, 24, 128, 330, 132, 40, 58  # pixels
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#555555")  # by table rate; REPORT's palette
+SYMBOLS = ("circle", "square")
+LEFT = 62  # pixels
+RIGHT = 24
+TOP = 128
+WIDTH = 330
+HEIGHT = 132
+GAP_X = 40
+GAP_Y = 58
 EVEN = " (dashed: equal attention to all)"
-APART, SEEDS_WIDE = 30, 11  # pixels between table rates, and from the first seed to the last
+APART = 30  # pixels between table rates, and from the first seed to the last
+SEEDS_WIDE = 11
 
 Place = tuple[str, float, float]  # residual, T5 rate, table rate
 
@@ -101,7 +109,8 @@ def sentence(found: dict[Place, dict[str, Mean]]) -> str:
     lines = sorted({(r, b) for r, _, b in kept}, key=lambda line: (line[0] != "normalized", line))
     for residual, table in lines:
         rates = sorted(a for r, a, b in kept if (r, b) == (residual, table))
-        slow, fast = kept[residual, rates[0], table], kept[residual, rates[-1], table]
+        slow = kept[residual, rates[0], table]
+        fast = kept[residual, rates[-1], table]
         shared = sorted(set(slow.each) & set(fast.each))
         if len(rates) < 2 or not shared:
             continue
@@ -134,7 +143,8 @@ def picture(records: Sequence[Record]) -> str:
     named = places(records)
     found = {place: quantities(records, model) for model, place in named.items()}
     residuals = sorted({r for r, _, _ in found}, key=lambda r: (r != "normalized", r))
-    rates, tables = sorted({a for _, a, _ in found}), sorted({b for _, _, b in found})
+    rates = sorted({a for _, a, _ in found})
+    tables = sorted({b for _, _, b in found})
     even = [r.value for r in select(records, metric="local.even") if r.model in named]
     width = LEFT + len(residuals) * (WIDTH + GAP_X) - GAP_X + RIGHT
     height = TOP + len(QUANTITIES) * (HEIGHT + GAP_Y)
@@ -194,7 +204,8 @@ class _Frame:
 
     def x(self, rate: float) -> float:
         """Logarithmic, with room for the marks at both ends."""
-        least, most = math.log(self.rates[0]), math.log(self.rates[-1])
+        least = math.log(self.rates[0])
+        most = math.log(self.rates[-1])
         return self.left + 45 + (WIDTH - 90) * ((math.log(rate) - least) / (most - least) if most > least else 0.5)
 
     def y(self, value: float) -> float:
@@ -226,7 +237,8 @@ class _Frame:
 
     def marks(self, points: dict[float, Mean], kind: int, shift: float, seeds: Sequence[int]) -> list[str]:
         """Means joined in order, the interval between seeds, and a small mark for each seed beside it."""
-        colour, xs = COLOURS[kind % len(COLOURS)], {a: self.x(a) + shift for a in sorted(points)}
+        colour = COLOURS[kind % len(COLOURS)]
+        xs = {a: self.x(a) + shift for a in sorted(points)}
         way = " ".join(f"{x:.1f},{self.y(points[a].value):.1f}" for a, x in xs.items())
         out = [f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="1.6" opacity="0.55"/>']
         for rate, x in xs.items():
@@ -245,7 +257,8 @@ class _Frame:
 
 
 def _mark(x: float, y: float, kind: int, size: float, words: str = "") -> str:
-    colour, title = COLOURS[kind % len(COLOURS)], f"<title>{escape(words)}</title>" if words else ""
+    colour = COLOURS[kind % len(COLOURS)]
+    title = f"<title>{escape(words)}</title>" if words else ""
     edge = f'fill="{colour}" stroke="white" stroke-width="{0.8 if size > 3 else 0}"'
     if SYMBOLS[kind % len(SYMBOLS)] == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {edge}>{title}</circle>'

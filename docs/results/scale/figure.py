@@ -29,7 +29,13 @@ QUANTITIES: dict[str, tuple[str, float | None]] = {
 }
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#555555", "#CC79A7", "#E69F00")  # the first as the pages have them
 SYMBOLS = ("circle", "square", "diamond", "triangle", "wedge", "bar")
-LEFT, RIGHT, TOP, WIDTH, HEIGHT, GAP_X, GAP_Y = 62, 30, 143, 400, 150, 72, 82  # pixels
+LEFT = 62  # pixels
+RIGHT = 30
+TOP = 143
+WIDTH = 400
+HEIGHT = 150
+GAP_X = 72
+GAP_Y = 82
 LEGEND_ROW = 21
 COLUMNS = 2
 APART = 5  # pixels between the lines at one number of tokens
@@ -155,7 +161,8 @@ def _ends(points: Iterable[Point], share: bool) -> tuple[float, float, float]:
     values = [float(v) for p in points for v in p.seed_values]
     if not share:
         values += [float(end) for p in points if p.interval for end in p.interval]
-    low, high = min(0.0, *values), max(1.0 if share else 0.0, *values)
+    low = min(0.0, *values)
+    high = max(1.0 if share else 0.0, *values)
     room = (high - low) or 1.0
     step = next((s for s in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0) if room / s <= 5), 5.0)
     return step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), step
@@ -172,7 +179,8 @@ class Frame:
 
     def x(self, tokens: float) -> float:
         """Logarithmic, with room for the marks at both ends."""
-        least, most = math.log(self.tokens[0]), math.log(self.tokens[-1])
+        least = math.log(self.tokens[0])
+        most = math.log(self.tokens[-1])
         share = (math.log(tokens) - least) / (most - least) if most > least else 0.5
         return self.left + 36 + (WIDTH - 72) * share
 
@@ -191,7 +199,8 @@ class Frame:
             out.append(f'<text x="{self.left - 8}" y="{y + 5:.1f}" text-anchor="end">{round(step * k, 2):g}</text>')
         free = -math.inf
         for tokens in self.tokens:
-            x, words = self.x(tokens), _millions(tokens)
+            x = self.x(tokens)
+            words = _millions(tokens)
             half = 4.2 * len(words)
             if x - half > free:
                 y = self.top + HEIGHT + 20
@@ -211,7 +220,8 @@ class Frame:
         way = " ".join(f"{self.x(tokens) + shift:.1f},{self.y(p.value):.1f}" for tokens, p in points)
         out = [f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="1.6" opacity="0.55"/>']
         for tokens, point in points:
-            x, where = self.x(tokens) + shift, f"{line}, {_millions(tokens)} tokens"
+            x = self.x(tokens) + shift
+            where = f"{line}, {_millions(tokens)} tokens"
             if point.interval:
                 low, high = (self.y(v) for v in point.interval)
                 ends = f'x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"'

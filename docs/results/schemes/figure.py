@@ -16,7 +16,13 @@ from whatwhere.records.families import FAMILIES
 from whatwhere.records.record import Record, read_records
 from whatwhere.records.table import Table
 
-LEFT, TOP, ROW, LOSS, COST, GAP, TIES = 128, 64, 20, 420, 130, 40, 130  # pixels
+LEFT = 128  # pixels
+TOP = 64
+ROW = 20
+LOSS = 420
+COST = 130
+GAP = 40
+TIES = 130
 COLOURS = dict(zip(FAMILIES, ("#0072B2", "#56B4E9", "#D55E00", "#009E73", "#555555", "#CC79A7"), strict=True))
 
 
@@ -43,7 +49,8 @@ def picture(records: Sequence[Record]) -> str:
     searched = {model: pair[1] for model, pair in twice.items()}
     low = min([*losses.values(), *searched.values()]) - 0.1
     high = max(losses.values()) + 0.1
-    least, most = 0.9, max(costs.values()) / costs[BASE] + 0.03
+    least = 0.9
+    most = max(costs.values()) / costs[BASE] + 0.03
 
     def x_of_loss(value: float) -> float:
         return LEFT + LOSS * (value - low) / (high - low)

@@ -109,7 +109,8 @@ def main(path: str) -> None:
     if len(losses := trained_twice(records, table)) < 2:
         return
     without = {model: pair for model, pair in losses.items() if model != VARIED}
-    first, second = places_of(losses), places_of(without)
+    first = places_of(losses)
+    second = places_of(without)
     print(f"\n| preset | mean loss of two seeds | place | place without `{VARIED}` |")
     print("| --- | --- | --- | --- |")
     for model, pair in losses.items():
