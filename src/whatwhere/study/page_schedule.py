@@ -7,9 +7,10 @@ from pathlib import Path
 from ..records.record import Record
 from ..run.names import RESULTS_STEP
 from .prepared_study import Study
-from .results import PAGE_FACTS, save_study, total_seconds
+from .results import PAGE_FACTS, has_results_of, save_study, total_seconds
 from .training_plan import ModelOfSeed, models_of
 
+REPORT = "report.html"
 CLUSTER_NOTE = (
     "Workers of a cluster trained models of this study, on one thread each; the machine named here only started them."
 )
@@ -47,6 +48,10 @@ class StudyResults:
             self.models_on_page = measured
             self.write(measured, [])
 
+    def shows_all_models(self) -> bool:
+        """Return whether the page shows all models, from the present settings and package versions."""
+        return self.models_on_page == self.models and has_results_of(self.study.run, self.models)
+
     def write(self, measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
         """Write the results of measured models and draw the page; return its path."""
         return save_study(
@@ -66,7 +71,7 @@ class StudyResults:
 def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOfSeed]:
     """Return the models that the page shows; none where a killed command left new results without a page."""
     results = study.run.finished_step(RESULTS_STEP)
-    page = study.run.path / "report.html"
+    page = study.run.path / REPORT
     facts_file = study.run.path / PAGE_FACTS
     if results is None or not page.is_file() or not facts_file.is_file():
         return []

@@ -81,12 +81,27 @@ def save_results(
         files.append(CLAIMS)
     run.write(facts_file, {**page_facts, "versions": versions()})
     files.append(facts_file)
-    settings = f"{run.kind}.yaml"
-    all_inputs = dict(inputs or {})
-    if settings in run.listed_files():
-        all_inputs["settings"] = run.hash_of(settings)
-    run.mark_done(RESULTS_STEP, inputs=all_inputs, files=files, outcome={"unfinished": unfinished})
+    run.mark_done(RESULTS_STEP, inputs=_with_settings(run, inputs), files=files, outcome={"unfinished": unfinished})
     return write_report(run.path)
+
+
+def _with_settings(run: RunFolder, inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the inputs of results together with the hash of the run's settings, if it has some."""
+    settings = f"{run.kind}.yaml"
+    with_settings = dict(inputs or {})
+    if settings in run.listed_files():
+        with_settings["settings"] = run.hash_of(settings)
+    return with_settings
+
+
+def has_results_of(run: RunFolder, models: Sequence[ModelOfSeed]) -> bool:
+    """Return whether a study's results are there, of these models, its present settings and these package versions."""
+    inputs = _with_settings(run, _inputs_of_models(models))
+    return run.is_reusable(RESULTS_STEP, inputs=inputs) and run.read(PAGE_FACTS).get("versions") == versions()
+
+
+def _inputs_of_models(models: Sequence[ModelOfSeed]) -> dict[str, Any]:
+    return {"models": [str(model) for model in models]}
 
 
 def save_study(
@@ -119,7 +134,7 @@ def save_study(
     entries = [_entry_of(run, config, steps, model) for model in measured]
     page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
-    inputs = {"models": [str(model) for model in measured]}
+    inputs = _inputs_of_models(measured)
     return save_results(run, gathered, PAGE_FACTS, page_facts, judge_claims(gathered), inputs)
 
 

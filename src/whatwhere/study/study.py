@@ -1,8 +1,8 @@
 """One command from a corpus to a report: windows → models on the same batches → measurements → records → report.
 
 Windows are a run inside the study; corpus geometry, budget, each measured model, comparisons and explorer texts are
-steps of its manifest: a command skips finished ones and always writes results and page anew. So a killed study resumes
-at its last step.
+steps of its manifest: a command skips finished ones, and writes results and page wherever something is new. So a killed
+study resumes at its last step.
 """
 
 from contextlib import closing
@@ -29,7 +29,7 @@ from ..training.scheme_settings import scheme_context
 from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
 from .model_task import has_windows_for_analyses, train_and_measure
-from .page_schedule import StudyResults
+from .page_schedule import REPORT, StudyResults
 from .prepared_study import Study, StudyLog
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_plan import (
@@ -239,7 +239,8 @@ def complete_study(study: Study) -> Path:
         for seed in range(config.seeds):
             comparison_records += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_attention(study.run, config, study.windows)
-    report = results.write(results.models, comparison_records)
+    is_finished_study = not jobs and results.shows_all_models()
+    report = study.run.path / REPORT if is_finished_study else results.write(results.models, comparison_records)
     study.log.log_event("report", path=str(report))
     return report
 
