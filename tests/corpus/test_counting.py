@@ -95,7 +95,7 @@ def test_shards_that_are_kept_are_not_counted_again(list_source, documents, toke
 
     def counted(source, positions=9, keep=tmp_path):
         done.clear()
-        counts = count_source(source, tokenizer, positions, groups=4, workers=1, progress=False, keep=keep)
+        counts = count_source(source, tokenizer, positions, groups=4, workers=1, progress=False, shards_folder=keep)
         return counts, len(done)
 
     expected, shards = counted(list_source(documents), keep=None)

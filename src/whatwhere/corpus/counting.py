@@ -96,7 +96,7 @@ def count_source(
     phrases: bool = False,
     workers: int | None = None,
     progress: bool | Progress = True,
-    keep: Path | None = None,
+    shards_folder: Path | None = None,
     cluster: Cluster | None = None,
 ) -> Counts:
     """Count how often each token stands at each position of a source's documents, in `groups` groups of documents.
@@ -114,10 +114,10 @@ def count_source(
         workers: processes, this one included; default one a core. They start only for a large corpus
             (shard_pool.WORTH_PROCESSES).
         progress: a bar on stderr, or the function that moves one.
-        keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
-            and tokenises what is left. It may be deleted when the sum is kept.
+        shards_folder: a folder for the counts of each shard. A count that was stopped finds them there: it reads the
+            text again and tokenises what is left. The folder may be deleted when the sum is written.
         cluster: workers that count in place of processes; without `phrases`. The folder that they share takes about
-            three times the result for as long as it goes on, elsewhere the folder of `keep`, or TMPDIR.
+            three times the result for as long as it goes on, elsewhere the folder of `shards_folder`, or TMPDIR.
 
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.
@@ -135,8 +135,9 @@ def count_source(
     read = 0
     done = 0
     place: AbstractContextManager[str | Path]
-    if keep is not None:
-        place = temporary_folder(keep)  # beside it, in the folder of a run, which sweeps what a killed command left
+    if shards_folder is not None:
+        # Beside it, in the folder of a run, which sweeps what a killed command left.
+        place = temporary_folder(shards_folder)
     elif cluster is not None:
         place = temporary_folder(cluster.folder / "counting")  # which the workers see
     else:
@@ -152,7 +153,8 @@ def count_source(
                 read += sum(map(len, texts))
                 while pair := take_pair(parts):
                     yield sum_job(job, pair, folder)
-                yield pool.job_of_shard(count_texts, job, texts, folder, keep and keep / f"{number:05d}.npz")
+                shard_file = shards_folder and shards_folder / f"{number:05d}.npz"
+                yield pool.job_of_shard(count_texts, job, texts, folder, shard_file)
 
         def jobs_of_a_round() -> Iterator[Job]:
             pair = take_pair(parts) or take_pair(parts, whatever_size=True)

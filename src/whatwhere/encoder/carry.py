@@ -63,7 +63,7 @@ def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
 def make_imports_relative(text: str) -> str:
     """Rewrite the lines of a scheme that import from `whatwhere.encoder` as relative imports; return its text.
 
-    They may name what `whatwhere` itself offers of it, such as `from whatwhere import preset`.
+    `from whatwhere import NAME` may import the names of `whatwhere.encoder` that `whatwhere` offers, such as `preset`.
 
     Raises:
         SyntaxError: the text is not Python.

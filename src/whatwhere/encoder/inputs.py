@@ -50,9 +50,8 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
 def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     """Count the tokens of each row from 0: positions (b, n), for a mask (b, n), 1 at tokens.
 
-    Padding after a text counts on with the row, so that its states, which no text reads, are the same whether distances
-    come from the row or from positions. Only at the last row of a position table it stops counting. Padding before a
-    text has position 0.
+    Padding after a text continues the count, up to the last row of a position table. So its states, which no text
+    reads, are the same whether distances come from the row or from positions. Padding before a text has position 0.
 
     limit: rows of the position table; None: no table, positions are not bounded.
     """

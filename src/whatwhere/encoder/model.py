@@ -183,7 +183,7 @@ class Encoder(EncoderPreTrainedModel):
         """Return `position_ids` (b, n), or where none are given each token's place among the tokens of its row.
 
         Raises:
-            ValueError: with a table, on a CPU a position below 0 or outside it, on an accelerator a row wider than it.
+            ValueError: with a table alone: on a CPU a position outside it, on an accelerator a row longer than it.
         """
         b, n = input_ids.shape
         limit = self.config.position_limit
@@ -231,9 +231,8 @@ class Encoder(EncoderPreTrainedModel):
         else:
             positions = self._complete_positions(input_ids, attention_mask, position_ids)
             table_rows = positions
-        # Equal rows, of which one is kept, and consecutive positions allow a faster computation. On an accelerator too
-        # their values are read, which waits for its queue; `has_values` is false where there are none yet (tracing,
-        # meta).
+        # Two cases are faster: equal rows, of which one is kept, and consecutive positions. To find them, values are
+        # read, on an accelerator too, which waits for its queue. `has_values`: not while tracing, and not on `meta`.
         reads_values = has_values(input_ids)
         term_positions = positions
         if counts_from_zero:

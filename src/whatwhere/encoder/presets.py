@@ -90,8 +90,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
             `preset("tupe-r", block="neobert")` is as wide as `ap`. It decides the residual, too: "normalized" for every
             preset in NeoBERT's block, "stream" in BERT's, where the sum is normalised.
         **fields: any `EncoderConfig` field, overriding the preset's, and `streams` and `d_pos` (`register_preset`).
-            Both set the columns of the position stream: `position_size` takes them from the semantic stream; a number
-            for `d_pos` in NeoBERT's block adds them to `hidden_size`.
+            `position_size` and `d_pos` both set the columns of the position stream: the first takes them from the
+            semantic stream; a number for the second in NeoBERT's block adds them to `hidden_size`.
 
     Raises:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.

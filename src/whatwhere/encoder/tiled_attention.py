@@ -118,7 +118,7 @@ class _TiledWeights:
         self.ahead_k = None if inputs.ahead_k is None else inputs.ahead_k.contiguous()
         self.is_ahead = inputs.is_ahead
         self.scale = inputs.scale
-        # A weight is dropped where a random number of LEVELS is below this one.
+        # A weight is dropped where its random level, from 0 to LEVELS - 1, is below this number.
         self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
         self.kept_share = 1 - self.dropped_levels / LEVELS
         b, h, n = q.shape[:3]
@@ -224,7 +224,7 @@ class _TiledWeights:
     def _special_in(self, tile: _Tile) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return special keys and special queries of the tile, each as (examples, tokens).
 
-        Examples count from the tile's first. Tokens of queries do, too; tokens of keys count from the row's first.
+        Examples and tokens of queries are numbered from the tile's first, tokens of keys from the row's first.
         """
         examples, tokens, bounds = self.special_tokens
         token_range = slice(bounds[tile.examples.start], bounds[tile.examples.stop])
@@ -238,8 +238,8 @@ class _TiledWeights:
     def weights(self, tile: _Tile, shared: Tensor | None) -> Tensor:
         """Compute the attention weights (examples, heads, queries, n); a weight that dropout removes is negative.
 
-        shared: the bias of the tile's group, or None. With one example the weights may take its memory if it is by
-        distance, as the group has no other tile.
+        shared: the bias of the tile's group, or None. With one example a bias by distance may be overwritten by the
+        weights, as the group has no other tile.
         """
         base = self.base[tile].to(self.dtype) if self.base is not None and self.by_example else shared
         special_values = self.special_values

@@ -48,10 +48,10 @@ class RunFolder:
     path: path of the folder. is_new: True where `open` found no manifest with a whole line.
     """
 
-    def __init__(self, path: Path, *, holds_lock: bool = False) -> None:
+    def __init__(self, path: Path, *, is_command: bool = False) -> None:
         self.path = path
         self.is_new = False
-        self._manifest = Manifest(path, holds_lock=holds_lock)
+        self._manifest = Manifest(path, is_command=is_command)
         self._is_provisional = False  # True for a new run until its input is accepted
         self._removable_at_open: frozenset[Path] = frozenset()  # `_removable_runs` when this run was opened
 
@@ -81,7 +81,7 @@ class RunFolder:
         if path.is_file():
             raise ValueError(f"{path} is a file, where the folder of a run is needed. Choose another --out.")
         with lock(path):
-            run = cls(path, holds_lock=True)
+            run = cls(path, is_command=True)
             run._manifest.refresh()
             run.is_new = run._manifest.is_empty
             run._begin_or_check(kind)
@@ -109,7 +109,7 @@ class RunFolder:
         with new_folder(Path(path)) as folder:
             yield folder
             (folder / MANIFEST).unlink(missing_ok=True)  # the block may have copied a run with its manifest
-            run = cls(folder, holds_lock=True)
+            run = cls(folder, is_command=True)
             run._manifest.begin(kind)
             run.add_to_manifest(*run.files_not_in_manifest())
             run._manifest.resolve_pending()
@@ -321,9 +321,10 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def check(self, *names: str) -> None:
-        """Compare files with their hashes in the manifest; a name without one passes, even where there is no such file.
+        """Compare files with their hashes in the manifest.
 
-        So does a file whose first hash is listed and whose rename is still to come, in this process or another one.
+        A file without a listed hash passes, even if it does not exist. So does a file whose first hash is listed and
+        whose rename is still to come, in this process or another one.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.

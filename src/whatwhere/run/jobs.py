@@ -61,8 +61,9 @@ def run_jobs(
     these have finished.
 
     Args:
-        total_threads: Threads of all further processes together. None, or for a single job: there are none, and jobs
-            run one after another in this process, on as many threads as each `Job` has. On a cluster it is ignored.
+        total_threads: Threads of all further processes together. None, or a single job: no further process is started,
+            and jobs run one after another in this process, on as many threads as each `Job` has. On a cluster it is
+            ignored.
         progress: Show bars on stderr.
         process_per_job: True for trainings, which leave a process with a large heap: each job has a process of its own.
             False for short jobs, which share processes: one takes some seconds to start.

@@ -43,9 +43,9 @@ def writer_of(folder: Path) -> str | None:
 def is_free(folder: Path) -> bool:
     """Return whether no process holds the lock of a folder.
 
-    True where its lock cannot be read, or on a file system without flock, where filelock refuses a second writer by the
-    file alone. A job that writes by `RunFolder.at` takes no lock: while it outlives a killed command, the folder counts
-    as free.
+    True where its lock cannot be read, or on a file system without flock, where filelock falls back to the existence of
+    the lock file. A job that writes by `RunFolder.at` takes no lock: while it outlives a killed command, the folder
+    counts as free.
     """
     with suppress(OSError), (folder / LOCK).open("rb") as file:
         try:

@@ -6,8 +6,9 @@ line with new hashes is written before its files are renamed, and the files are 
 files of a handle's last line can still have their former content.
 
 The first line has `format` and `kind`. Others may have `files` (name -> hash), `removed` (names), `done` (a finished
-step, with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file of the lines
-before waits for its rename; the run goes on) with `restored` (former hashes of files that were never renamed).
+step, with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (every
+rename of the lines before is settled; further lines may follow) with `restored` (former hashes of files that were
+never renamed).
 """
 
 import json
@@ -28,13 +29,13 @@ class Manifest:
     """Handle of a run's manifest: files and steps as of the last `refresh`, which reads the lines added since.
 
     folder: folder of the run. kind: kind of the run; None without a manifest. files: name -> SHA-256. steps: name of a
-    finished step -> its inputs, files and outcome. holds_lock: True for the handle of the command that has locked the
-    run, or that writes a folder which no other process sees yet.
+    finished step -> its inputs, files and outcome. is_command: True for the handle of the command that makes the run,
+    False for a job's or a reader's.
     """
 
-    def __init__(self, folder: Path, *, holds_lock: bool = False) -> None:
+    def __init__(self, folder: Path, *, is_command: bool = False) -> None:
         self.folder = folder
-        self._token = "" if holds_lock else secrets.token_hex(4)  # key "by" of the lines of this handle
+        self._token = "" if is_command else secrets.token_hex(4)  # key "by" of the lines of this handle
         self._reset()
 
     def _reset(self) -> None:

@@ -91,7 +91,8 @@ class Processes:
             self.stop()
         self._pool.shutdown(cancel_futures=has_failed)
         self.stop()
-        if not has_failed and self._reports is not None:  # no process died with the queue's lock
+        # After a failure a dead process may hold the queue's lock, and `put` would hang.
+        if not has_failed and self._reports is not None:
             self._reports.put(None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rich import progress as bars
 from rich.console import Console
 
-# Of a log file, where no bar can move, and which rich takes for 80 columns, too few for a line.
+# Where stderr is a file, a line is printed this often and this wide; rich would take 80 columns, too few for a line.
 SECONDS_BETWEEN_LINES = 60.0
 COLUMNS_OF_A_LOG = 160
 

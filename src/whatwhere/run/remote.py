@@ -30,7 +30,7 @@ from .signals import Stopped, clear_stop, request_stop, stop_work
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
 SECONDS_OF_LONG_JOB = 5.0  # a job that takes more may have loaded a model
-SECONDS_TO_WAIT_FOR_WRITER = 900.0  # of a job's run: a step of the last writer may take minutes
+SECONDS_TO_WAIT_FOR_WRITER = 900.0  # of the folder that a job opens: a step may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
 # First value of an event of a job, its kind. Its other values are the arguments of `Deaths.record_begin` or
 # `ShowProgress`.

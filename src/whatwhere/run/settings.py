@@ -106,8 +106,8 @@ class StrictConfig(BaseModel):
     # a study change threads, and so last bits, as `at_once` does.
     GROWING_KEYS: ClassVar[tuple[str, ...]] = ()
     # Template for the hint that says which arguments suffice to resume a run, such as `--out {out}`; "" where the user
-    # must give all settings again. It is true only of a verb that begins with the run's saved file, as `_settings_file`
-    # of `cli/train.py` does: other verbs hand their defaults to `merge_with_saved`, which would refuse them.
+    # must give all settings again. Set it only for verbs that load the saved file first (`_settings_file` of
+    # `cli/train.py`): another verb passes its defaults, and `merge_with_saved` refuses those that differ.
     RESUME_ARGUMENTS: ClassVar[str] = ""
     # Keys of mappings to which values and assignments add, by name, in place of replacing the file's mapping.
     KEYS_MERGED_BY_NAME: ClassVar[tuple[str, ...]] = ()
@@ -294,8 +294,8 @@ class StrictConfig(BaseModel):
         """
         saved = saved or self.load_to_resume(run, name)
         changeable = {*self.CHANGEABLE_KEYS, *self.GROWING_KEYS, *changeable}
-        of_command = self.add_saved_entries(saved)
-        return saved._with_changes_of(of_command, run.path, changeable, self.given_keys())
+        command_settings = self.add_saved_entries(saved)
+        return saved._with_changes(command_settings, run.path, changeable, self.given_keys())
 
     def load_to_resume(self, run: RunFolder, name: str) -> Self:
         """Return the saved settings of the run that this command resumes.
@@ -326,7 +326,7 @@ class StrictConfig(BaseModel):
                 joined[key] = max(old, new)
         return self.model_copy(update=joined)
 
-    def _with_changes_of(self, of_command: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:
+    def _with_changes(self, command_settings: Self, out: Path, changeable: Iterable[str], given_keys: set[str]) -> Self:
         """Return these saved settings with a command's values of changeable keys, after comparing all other keys.
 
         Raises:
@@ -335,10 +335,10 @@ class StrictConfig(BaseModel):
         keys_to_change = set(changeable)
         before = self.model_dump()
         # A key that the user gave is named before one that has its default.
-        for key, value in sorted(of_command.model_dump().items(), key=lambda pair: pair[0] not in given_keys):
+        for key, value in sorted(command_settings.model_dump().items(), key=lambda pair: pair[0] not in given_keys):
             if key in keys_to_change or _with_plain_paths(before[key]) == _with_plain_paths(value):
                 continue
-            if not of_command.has_same_content(key, out):
+            if not command_settings.has_same_content(key, out):
                 default = "" if key in given_keys else " (default)"
                 hint = ""
                 if arguments := self.resume_arguments(out):
@@ -347,7 +347,7 @@ class StrictConfig(BaseModel):
                 problem = f"{started}, this command has {key}={value!r}{default}."
                 raise SettingMismatch(problem, hint, key, before[key])
             keys_to_change.add(key)
-        return self.model_copy(update={key: getattr(of_command, key) for key in keys_to_change})
+        return self.model_copy(update={key: getattr(command_settings, key) for key in keys_to_change})
 
     def resume_arguments(self, out: Path) -> str:
         """Return the arguments that suffice to resume the run in `out`, whose saved settings these are; "" for none."""

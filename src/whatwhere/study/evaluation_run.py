@@ -76,7 +76,7 @@ def run_evaluation(
             ]
             finished = run_jobs(
                 jobs,
-                at_once if at_once > 1 else None,  # in threads: while trials run side by side, each has one
+                at_once if at_once > 1 else None,  # threads in all: one for each trial that runs beside others
                 progress,
                 process_per_job=False,
                 name="trials",
@@ -97,10 +97,13 @@ def run_evaluation(
 
 
 def _resume_settings(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings of an evaluation; saved ones bind once a trial is finished (`all`: a benchmark was tried).
+    """Return the settings of an evaluation: the saved ones once a trial is finished; others are then refused.
+
+    (In `evaluate all`: once one benchmark has run.)
 
     Raises:
-        ValueError: other settings bind, a finished file is not as it was written, or two models have one name.
+        ValueError: the saved settings are others, a finished file is not as it was written, or two models have one
+        name.
     """
     if file in run.listed_files() and any(step != RESULTS_STEP for step in run.inputs_of_finished()):
         saved = config.load_to_resume(run, file)
@@ -162,7 +165,10 @@ def _note_on_unfinished(trials: int) -> str:
 
 
 def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
-    """Yield rounds of trials: a stage, or with a budget `at_once` trials of it, until the next would exceed the budget.
+    """Yield rounds of trials that run side by side.
+
+    Without a budget a round is a whole stage. With one it is `at_once` trials of a stage, and no round is yielded that
+    would exceed the budget.
 
     The caller finishes a round before it asks for the next: the time between is taken as the duration of the round.
     """

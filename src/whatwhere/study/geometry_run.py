@@ -103,7 +103,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
         records += records_of_models
         models = [
-            # Sentences; "summary" of a study's page is the training's dict.
+            # "summary" is a list of sentences here; in study.json it is a dict.
             {"name": name, "seed": seed, "folder": model, "summary": model_summary(records, name, seed)}
             for model, folder in model_folders.items()
             for name, seed in [name_and_seed(folder)]
@@ -264,7 +264,7 @@ def _count_corpus(
             phrases=config.phrases,
             workers=config.workers,
             progress=advance,
-            keep=_shards_folder(run, name),  # of counts of finished shards, with which a stopped command goes on
+            shards_folder=_shards_folder(run, name),  # a stopped command goes on with the counts there
             cluster=cluster,
         )
     counts.save(run.path / _counts_file(name))

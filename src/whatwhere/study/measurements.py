@@ -71,7 +71,10 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
 
 
 def split_analyses(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
-    """Split the analyses whose inputs are there into jobs: all with a reader share one, each without has its own."""
+    """Split the analyses whose inputs are there into jobs.
+
+    Analyses with a reader of windows (`passes.Reader`) share one job; each other analysis has its own.
+    """
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
     with_reader = tuple(analysis for analysis in possible if analysis.reader is not None)
     alone = [(analysis,) for analysis in possible if analysis.reader is None]

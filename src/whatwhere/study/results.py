@@ -37,9 +37,10 @@ NOTES = {
 def save_or_compare_settings(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
     """Save the settings in a run without results, which is cleared first; in one with results, refuse other settings.
 
-    For `heads` and `spectra`, which measure everything each time and write all results at the end: when stopped, they
-    leave files of other settings. Results stay until new ones replace them. None of the settings may change. The input
-    is not accepted yet: a ValueError before `save_results` removes the files of a new run.
+    For `heads` and `spectra`, which measure everything each time and write all results at the end: a stopped command
+    leaves files that may not be of the next settings, so they are cleared. Results stay until new ones replace them.
+    None of the settings may change. The input is not accepted yet: a ValueError before `save_results` removes the files
+    of a new run.
 
     Raises:
         ValueError: the results are of other settings, or the settings file is damaged.

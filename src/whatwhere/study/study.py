@@ -28,7 +28,7 @@ from ..training.pretrain import segments_message
 from ..training.scheme_settings import scheme_context
 from .corpus_step import corpus_geometry_records, measure_corpus
 from .cross_model_steps import compare_models, save_explorer_attention
-from .model_task import has_windows_for_analyses, train_and_measure
+from .model_task import ModelTask, has_windows_for_analyses, train_and_measure
 from .page_schedule import REPORT, StudyResults
 from .prepared_study import Study, StudyLog
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
@@ -222,7 +222,8 @@ def complete_study(study: Study) -> Path:
     _log_lost_models(study)
     jobs = _jobs_left(study, steps, at_once)
     # False where jobs only measure finished trainings again; the page then keeps the `at_once` of the trainings.
-    trains_models = not all(is_finished(study.run.path / job.args[0].model.folder) for job in jobs)
+    tasks: list[ModelTask] = [job.args[0] for job in jobs]
+    trains_models = not all(is_finished(study.run.path / task.model.folder) for task in tasks)
     results = StudyResults(study, records, steps, at_once, trains_models=trains_models)
     results.write_if_due()  # an earlier command may have been killed between measuring and drawing
     # With None trainings run one after another in this process, each with all its threads.
@@ -311,8 +312,10 @@ def _log_reason_to_repeat(study: Study, model: ModelOfSeed) -> None:
 
 
 def _log_lost_models(study: Study) -> None:
-    """Log which measured models are no longer there, and what brings them back; weights may have been deleted to save
-    space, so that no command trains them again unasked."""
+    """Log which measured models are no longer there, and what brings them back.
+
+    The user may have deleted weights to save space; therefore no command trains such a model again unasked.
+    """
     folders = [study.run.path / model.folder for model in models_of(study.config) if study.is_measured(model)]
     lost = [folder for folder in folders if not is_finished(folder)]
     if not lost:

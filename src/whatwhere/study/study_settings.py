@@ -177,7 +177,7 @@ class GeometryConfig(GeometryKeys, ConfigWithScheme):
         "tables",
         "first_row",
         "models",
-        "scheme",  # may be added; what a run with a scheme refuses, see `ConfigWithScheme.resume`
+        "scheme",  # may be added; what a run with a scheme refuses, see `ConfigWithScheme.check_same_scheme`
         "seed",
         "workers",
     )

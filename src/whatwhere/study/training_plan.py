@@ -129,7 +129,7 @@ def budget_of_minutes(
     # Steps that are timed on a busy machine look long; analyses, estimated from them, must leave time to train.
     seconds_left -= min(analysis_steps * seconds_of_all, MOST_SHARE_FOR_ANALYSES * total)
     steps = max(FEWEST_STEPS, int(seconds_left / (seconds_of_all * OVERHEAD)))
-    # `Budget.minutes` tells what more steps would take: there the analyses have all the time of their estimate.
+    # MOST_SHARE_FOR_ANALYSES bounds the steps alone: `Budget.minutes` counts the whole estimate of the analyses.
     scale = 60 * (1 - RESERVE_SHARE)
     return Budget(steps, OVERHEAD * seconds_of_all / scale, (analysis_steps * seconds_of_all + fixed) / scale)
 

@@ -67,9 +67,10 @@ class _TensorFiles:
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Read this process's rows of a tensor whose parts in all files, joined by rows, have the shape of `like`.
+        """Read a tensor for `like`.
 
-        A tensor of another shape is read whole from the first file.
+        If the files' parts, joined by rows, have the shape of `like`, this process's rows are read; else the whole
+        tensor of the first file.
         """
         parts = [file.get_slice(name) for file in self.files] if like.ndim else []
         shapes = [part.get_shape() for part in parts]

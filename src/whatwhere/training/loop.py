@@ -150,8 +150,8 @@ class Trainer(TrainingSetup):
         """Take one optimizer step; return the mean loss over the batch's labels and the gradient's norm.
 
         Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans,
-        sentences), so that neither accumulation nor the number of processes changes the gradient of a mean over
-        them. (Sentences have their negatives in a micro-batch, and the entropy penalty is no such mean.)
+        sentences), so that neither accumulation nor the number of processes changes the gradient. Exceptions: SimCSE,
+        whose negatives come from the micro-batch, and the entropy penalty, which is no mean over labels.
 
         Args:
             index: number of the step, from 0; the learning rate depends on it.

@@ -25,8 +25,8 @@ from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
 # Parts of a scheme by their names in an encoder, and the group of the parameters inside them, whatever these are
-# called: T5's `table` learns with `biases`. Inside the last three a module's attribute `tables` names parameters that
-# learn with `table`, and standard modules learn as they do in a block (`_group_of`).
+# called: T5's `table` learns with `biases`. Inside `relative`, `untied` and `pair_terms` a module's attribute `tables`
+# names parameters that learn with `table`, and STANDARD_MODULES learn as they do in a block (`_group_of`).
 GROUP_OF_PART = {
     "position_embeddings": "table",
     "distance_vectors": "table",
@@ -34,7 +34,7 @@ GROUP_OF_PART = {
     "untied": "biases",
     "pair_terms": "biases",
 }
-STANDARD_MODULES = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # in no group `biases`, even inside a part of biases
+STANDARD_MODULES = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # never in the group `biases`
 CONSTANT_SHARE = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5

@@ -48,7 +48,7 @@ def has_progress(run: RunFolder) -> bool:
 
 
 def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that a training goes on with; clear one without progress (`has_progress`), to begin anew.
+    """Return the settings that a training goes on with; a training without progress (`has_progress`) is cleared first.
 
     All processes call this. Clearing removes the log, checkpoints, batches that were not finite, and listed files but
     the scheme that `config` names; the corpus stays. Any other training keeps its settings and its scheme.
@@ -57,7 +57,7 @@ def resume_or_clear_training(config: C, run: RunFolder, name: str, changeable: I
         name: name of the YAML file. changeable: keys that may differ, besides the class's `CHANGEABLE_KEYS`.
 
     Raises:
-        ValueError: see `StrictConfig.resume`; or the folder holds windows of another tokenizer.
+        ValueError: see `StrictConfig.merge_with_saved`; or the folder holds windows of another tokenizer.
     """
     process_group = process_group_state()
     if process_group.is_main_process and not has_progress(run):

@@ -115,7 +115,11 @@ class CorpusKeys(StrictConfig):
 
 
 class LoopConfig(StrictConfig):
-    """The settings of the training loop itself; pretraining and fine-tuning extend it."""
+    """The settings of the training loop itself; pretraining and fine-tuning extend it.
+
+    A class of a file `*_keys.py` that needs no torch to be checked is called Config; one that is completed elsewhere
+    (`PretrainKeys` by `PretrainConfig`) is called Keys.
+    """
 
     seed: NonNegativeInt = Field(0, description="Seed of weights, masks and order.")
     steps: Count | None = Field(None, description="Budget in optimizer steps.")
