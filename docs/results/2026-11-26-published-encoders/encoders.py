@@ -182,7 +182,7 @@ def of_corpora(subject: Subject) -> list[Record]:
         own = dict(zip(["own"], rows, strict=False))
         for paper in (True, False):
             who = replace(subject.who, run_name=f"{corpus.name}{', paper' if paper else ''}")
-            plan = Plan(paper=paper, dims=(), ranks=(3,), tables=own, use_smacof=False, intervals=not paper)
+            plan = Plan(follows_paper=paper, dims=(), ranks=(3,), tables=own, use_smacof=False, intervals=not paper)
             geometry = corpus_geometry(counts, plan)
             positions = geometry.distributions.positions
             for s in geometry.statistics:
