@@ -291,7 +291,8 @@ def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
     run_study(StudyConfig.parse(values), tmp_path / "s")
     said = " ".join(capsys.readouterr().err.split())
     found = re.search(
-        r"0.03 minutes buy (?:at most )?(\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) "
+        r"0.03 minutes buy (?:at most the )?(\d+) steps(?: that each model takes at least)?; "
+        r"models of size tiny need about ([\d,]+) .* about ([\d,]+) "
         r"minutes on this machine",
         said,
     )

@@ -12,7 +12,7 @@ from ..length.length_keys import CopyConfig
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
 from ..run.names import SUMMARY
-from ..run.status import is_finished
+from ..run.status import has_weights, is_finished
 from ..study.study_keys import StudyKeys
 from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys, SchemeKeys
 from .options import (
@@ -103,9 +103,10 @@ def study(
     file = _settings_file(context, StudyConfig, out, STUDY_SETTINGS, config)
     resolved = configured(context, StudyConfig, file, settings)
     report = run_study(resolved, out, on=on)
-    best = _best(sorted(path.parent for path in out.glob(f"models/*/seed-*/{SUMMARY}")))
+    models = sorted(path.parent for path in out.glob(f"models/*/seed-*/{SUMMARY}") if has_weights(path.parent))
     difference = unequal(read_object(out / "study.json", "models")["models"])
-    text = report_line(report) + (f" {difference}" if difference else "") + _ask(best, resolved.scheme)
+    question = _ask(_best(models), resolved.scheme) if models else ""
+    text = report_line(report) + (f" {difference}" if difference else "") + question
     emit({"out": str(out), "report": str(report), "terms": difference}, as_json, text)
 
 

@@ -155,7 +155,7 @@ class RunFolder:
         if all(entry.name.startswith(".") for entry in path.iterdir()):
             return
         if not replaces:
-            raise ValueError(f"{path} is there already. Give --out another name, or remove it.")
+            raise ValueError(f"{path} is there already. Give --out another name.")
         if cls.at(path).kind != kind:
             raise ValueError(f"{path} holds something else than an earlier {kind}. Choose another --out.")
 

@@ -242,7 +242,8 @@ def complete_study(study: Study) -> Path:
         save_explorer_attention(study.run, config, study.windows)
     is_finished_study = not jobs and results.shows_all_models()
     report = study.run.path / REPORT if is_finished_study else results.write(results.models, comparison_records)
-    study.log.log_event("report", path=str(report))
+    words = f"finished before; nothing is new: {report}" if is_finished_study else ""
+    study.log.log_event("report", words, path=str(report))
     return report
 
 

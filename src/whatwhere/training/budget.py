@@ -66,12 +66,13 @@ def shortage_message(
 ) -> str:
     """Say that `minutes` buy fewer `steps` than `steps_to_learn`, which would take `minutes_needed`.
 
-    fewest_steps: steps that a training takes even if the minutes buy fewer; the message then says "at most".
+    fewest_steps: steps that a training takes even if the minutes buy fewer, which the message then says.
     """
-    at_most = "at most " if steps <= fewest_steps else ""
     plural = "" if steps == 1 else "s"
+    is_least = 1 < steps <= fewest_steps
+    bought = f"at most the {steps:,} steps that each model takes at least" if is_least else f"{steps:,} step{plural}"
     return (
-        f"{minutes:g} minutes buy {at_most}{steps:,} step{plural}; "
+        f"{minutes:g} minutes buy {bought}; "
         f"models of size {config.size} need about {steps_to_learn(config):,} to learn more than how often each word "
         f"occurs: about {math.ceil(minutes_needed)} minutes on this machine"
     )
