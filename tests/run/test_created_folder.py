@@ -48,6 +48,19 @@ def test_a_killed_creator_leaves_no_refusal(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/.lock").write_text("")
     (tmp_path / "model/.writer").write_text("1 on elsewhere")
+    (tmp_path / "model/..writer.0bbfd16a-1").write_text("1 on")  # struck while it was written
     with RunFolder.create_locked(tmp_path / "model", "model") as folder:
         (folder / "config.json").write_text("{}")
     assert RunFolder.at(tmp_path / "model").listed_files() == ["config.json"]
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_hidden_files_of_others_stay(tmp_path, replaces):
+    """A folder that held `.git` alone was taken for empty, put aside and deleted."""
+    (tmp_path / "mine/.git").mkdir(parents=True)
+    with (
+        pytest.raises(ValueError, match="mine"),
+        RunFolder.create_locked(tmp_path / "mine", "model", replaces=replaces),
+    ):
+        pass
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == [".git"]

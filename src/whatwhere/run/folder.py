@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from .errors import command_line
 from .files import (
+    TEMPORARY,
     append_line,
     cached_hash_of,
     check_writable,
@@ -31,7 +32,7 @@ from .files import (
     sweep,
 )
 from .formats import format_of
-from .lock import InUse, is_free, lock, writer_of
+from .lock import LOCK, WRITER, InUse, is_free, lock, writer_of
 from .manifest import MANIFEST, Manifest
 
 LOG = "log.jsonl"
@@ -152,7 +153,10 @@ class RunFolder:
     @classmethod
     def _check_content(cls, path: Path, kind: str, replaces: bool) -> None:
         """Refuse a folder with other content than the lock, unless it may be replaced."""
-        if all(entry.name.startswith(".") for entry in path.iterdir()):
+        # What a killed command leaves: its lock, and the writer's file or its temporary one. All else is somebody's.
+        names = [entry.name for entry in path.iterdir()]
+        targets = [match["target"] if (match := TEMPORARY.match(name)) else name for name in names]
+        if set(targets) <= {LOCK, WRITER}:
             return
         if not replaces:
             raise ValueError(f"{path} is there already. Give --out another name.")
